@@ -1,0 +1,1 @@
+//! One intent, same key, one effect.

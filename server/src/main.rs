@@ -1,0 +1,2 @@
+//! The `samekey` binary: no logic here.
+fn main() {}

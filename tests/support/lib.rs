@@ -1,0 +1,1 @@
+//! What the black-box suites share: the binary, a scripted upstream, raw sockets.

@@ -1,0 +1,2 @@
+//! Build, demo, test: one entry point for people and CI.
+fn main() {}
