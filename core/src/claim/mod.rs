@@ -1,0 +1,93 @@
+//! The record's state machine: which delivery runs, what every other one hears, who may write what.
+//!
+//! Rows are tried in this order, the first match holds. [`decide::deliver`] holds the rows of deliveries,
+//! [`decide::close`] those of closing, [`transition()`] all others. The stores do nothing but load a record,
+//! ask here, and write what comes back if the record still has the revision that was asked about.
+//!
+//! | # | state | event | guard | new state | caller hears |
+//! |---|---|---|---|---|---|
+//! | D1 | expired, ended closed | deliver | – | – | `key_closed` |
+//! | D2 | any other record | deliver | fingerprint differs | – | `key_payload_mismatch` |
+//! | D3 | none | deliver | fence, quota, overload | – | 409 / 429 / 503, nothing claimed |
+//! | D4 | none | deliver | at or before the horizon | uncertain (restore) | `outcome_uncertain` |
+//! | D5 | none | deliver | key time ≤ forgotten_before | – | `key_expired` |
+//! | D6 | none | deliver | else | in_progress (1, new holder) | (runs) |
+//! | D7 | in_progress | deliver | not lapsed, same holder | – | the same claim |
+//! | D8 | in_progress | deliver | not lapsed | – | waits, then `operation_in_progress` |
+//! | D9 | in_progress | deliver | lapsed | as T1, T2 | then by the new state |
+//! | D10 | completed, failed | deliver | now < expires_at, response at hand | – | replay |
+//! | D11 | completed, failed, expired | deliver | else | – | `response_not_stored` |
+//! | D12 | uncertain | deliver | rerun, now ≥ settle_after, no open effects | in_progress (n+1, took_over) | (runs) |
+//! | D13 | uncertain | deliver | else | – | `outcome_uncertain` |
+//! | D14 | released | deliver | now < not_before | – | `operation_released` |
+//! | D15 | released | deliver | else | in_progress (n+1) | (runs) |
+//! | S1 | in_progress | start | mine, now < lease_until, now < deadline | – | go |
+//! | S2 | in_progress | renew | mine, now < deadline | lease_until moves | ok |
+//! | F1 | in_progress, uncertain, released | finish terminal | mine, and not failed with open effects | completed / failed | stored answer |
+//! | F2 | in_progress, uncertain | finish released | mine, no open effects, not took_over | released | handler's answer |
+//! | F3 | in_progress, uncertain | finish released, or failed with open effects | mine, else | uncertain | `outcome_uncertain` |
+//! | F4 | released | finish released | mine | – | ok |
+//! | F5 | in_progress, uncertain, released | finish uncertain | mine | uncertain (settle_after kept if set) | `outcome_uncertain` |
+//! | F6 | completed, failed, expired | finish terminal | mine, same class, status and result id | – | ok |
+//! | F7 | any other | start, renew, finish | – | – | `claim_stale` |
+//! | T1 | in_progress, lapsed | tick | journaled, no effect started, not took_over | released | – |
+//! | T2 | in_progress, lapsed | tick | else | uncertain (lapse) | – |
+//! | P1 | uncertain | probe: done | policy probe, asked ≥ settle_after, revision | completed / failed | waiters replay |
+//! | P2 | uncertain | probe: absent | the same, no open effects | released | – |
+//! | P3 | uncertain | probe: anything else | – | – | – |
+//! | O1 | uncertain | operator: completed, failed | revision | completed / failed | – |
+//! | O2 | uncertain | operator: released | revision, looked ≥ settle_after or forced | released, open effects closed as not applied | – |
+//! | G1 | uncertain | give up | `give_up` passed since settle_after | failed, effect unknown | – |
+//! | C1 | none | close | not D3, D4, D5 | expired (closed) | closed |
+//! | C2 | released | close | no effect row | expired (closed) | closed |
+//! | C3 | any other | close | – | – | what a delivery would hear |
+//! | E1 | completed, failed | sweep | now ≥ expires_at | expired | – |
+//! | E2 | expired, released | sweep | see [`transition::may_forget`] | none | – |
+//! | H1 | in_progress, released | horizon | – | uncertain (restore, settle_after = now, new holder) | – |
+//! | N1 | any other | tick, probe, operator, give up, sweep, horizon | – | – | the present state |
+//!
+//! *Mine*: attempt and holder match. *Lapsed*: lease or deadline passed, and [`judge::Judge`] says that this
+//! process may judge. A lapsed lease says the holder is silent, not dead: what protects effects outside the
+//! database is that a record is settled from outside only after `settle_after`, and only on what was seen then.
+
+pub mod decide;
+pub mod judge;
+mod record;
+pub mod transition;
+
+pub use decide::{Delivery, Gate, Say, Verdict, close, deliver};
+pub use record::{Effects, Ended, Fence, Holder, Reason, Record, State};
+pub use transition::{Event, Finish, Refused, Terminal, Write, transition};
+
+use crate::policy::Policy;
+use crate::time::Timestamp;
+
+/// What the store's memory begins with, for one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// The newest key time that was ever forgotten: the greatest over the operation's name and aliases.
+    pub forgotten_before: Timestamp,
+    /// A backup was restored at this moment: absence proves nothing before it.
+    pub horizon: Option<Timestamp>,
+}
+
+/// What every rule may look at besides record and event.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// The operation's contract.
+    pub policy: &'a Policy,
+    /// Whether this process may call a claim lapsed.
+    pub may_judge: bool,
+    /// A nonce that no claim had before, for rows that make a new holder.
+    pub new_holder: Holder,
+}
+
+/// Lapsed, or about to be: what a tick of the recoverer looks at.
+fn lapsed(record: &Record, context: &Context<'_>) -> bool {
+    context.may_judge && (context.now >= record.lease_until || context.now >= record.deadline)
+}
+
+#[cfg(test)]
+mod rows;
