@@ -2,3 +2,12 @@
 #![no_std]
 
 extern crate alloc;
+
+#[cfg(test)]
+extern crate std;
+
+pub mod fingerprint;
+mod hex;
+pub mod json;
+pub mod select;
+pub mod uri;
