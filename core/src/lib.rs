@@ -14,6 +14,8 @@ extern crate std;
 pub mod answer;
 pub mod claim;
 pub mod fingerprint;
+mod hex;
+pub mod json;
 mod key;
 mod policy;
 pub mod problem;
@@ -22,6 +24,7 @@ pub mod response;
 mod scope;
 pub mod select;
 mod time;
+pub mod uri;
 
 pub use key::{Key, KeyError, MAX_KEY_CHARS};
 pub use policy::{Keep, KeyRule, KeyTime, OutcomeClass, Policy, PolicyError, Recovery, Timeless};

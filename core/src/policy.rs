@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::select::Significant;
+use crate::select::{SelectError, Significant};
 
 const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -163,6 +163,8 @@ pub enum PolicyError {
         /// The setting.
         setting: &'static str,
     },
+    /// A significant field cannot be used.
+    Significant(SelectError),
     /// `default_wait ≤ max_wait` does not hold.
     WaitTooLong {
         /// The default.
@@ -183,6 +185,7 @@ impl fmt::Display for PolicyError {
             Self::RememberTooShort { retention, remember } => {
                 write!(f, "remember ({remember:?}) must be at least retention ({retention:?}); raise remember")
             }
+            Self::Significant(error) => write!(f, "significant: {error}"),
             Self::Zero { setting } => write!(f, "{setting} must be greater than zero"),
             Self::WaitTooLong { default_wait, max_wait } => {
                 write!(f, "default_wait ({default_wait:?}) must not exceed max_wait ({max_wait:?})")
@@ -246,6 +249,7 @@ impl Policy {
                 return Err(PolicyError::Zero { setting });
             }
         }
+        self.significant.check().map_err(PolicyError::Significant)?;
         if self.default_wait > self.max_wait {
             return Err(PolicyError::WaitTooLong { default_wait: self.default_wait, max_wait: self.max_wait });
         }

@@ -1,0 +1,198 @@
+//! What stands before the store: actor, key, body, in this order, so that a `401` never consumes a key and
+//! nothing is replayed before the caller is known.
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::request::Parts;
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use samekey_core::fingerprint::{Fingerprint, Payload, fingerprint};
+use samekey_core::problem::Code;
+use samekey_core::select::Profile;
+use samekey_core::{Actor, Key, Policy};
+use std::time::Duration;
+
+use super::limits::{Budget, Reserved};
+use crate::names;
+use crate::problem::Problem;
+
+/// From this size on a fingerprint is made off the async threads: 64 KiB take about as long as a hand-over.
+const OFF_THREAD_BYTES: usize = 64 << 10;
+
+/// The caller's key.
+pub(crate) fn key(parts: &Parts, policy: &Policy, actor: &Actor) -> Result<Key, Problem> {
+    let lines = parts.headers.get_all(names::KEY).iter().map(http::HeaderValue::as_bytes);
+    let key = Key::parse_lines(lines)
+        .map_err(|error| Problem::new(Code::KeyInvalid, format!("Idempotency-Key: {error}.")))?
+        .ok_or_else(|| {
+            Problem::new(
+                Code::KeyRequired,
+                format!("{} requires the header Idempotency-Key, one value per intent, for example a UUID.", policy.operation),
+            )
+        })?;
+    if *actor == Actor::anonymous() && !key.contains_uuid() {
+        let why = "Without an actor the key is the secret: it must contain a UUID.";
+        return Err(Problem::new(Code::KeyInvalid, why));
+    }
+    Ok(key)
+}
+
+/// Reads the body whole, within the operation's and the server's limits.
+pub(crate) async fn body(
+    parts: &Parts,
+    mut body: Body,
+    policy: &Policy,
+    budget: &Budget,
+) -> Result<(Bytes, Reserved), Problem> {
+    let too_large = || {
+        let limit = policy.max_body_bytes;
+        Problem::new(Code::PayloadTooLarge, format!("The body may have at most {limit} bytes."))
+            .member("max_body", u64::try_from(limit).unwrap_or(u64::MAX))
+    };
+    let announced = parts.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<u64>().ok());
+    let least = usize::try_from(announced.unwrap_or(0).max(body.size_hint().lower())).unwrap_or(usize::MAX);
+    if least > policy.max_body_bytes {
+        return Err(too_large());
+    }
+    let mut reserved = Reserved::default();
+    let mut first: Option<Bytes> = None;
+    let mut more = BytesMut::new();
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        // The framing broke or the client went away: nothing was claimed, and nobody may be left to hear it.
+        let frame = frame.map_err(|_| Problem::new(Code::BodyInvalid, "The request's body ended early or broke its framing."))?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > policy.max_body_bytes {
+            return Err(too_large());
+        }
+        if !budget.grow(&mut reserved, length) {
+            let why = "Too many request bodies are held at once. Nothing was run; send the same request again.";
+            return Err(Problem::new(Code::Overloaded, why).retry_after(Duration::from_secs(1)));
+        }
+        match first.take() {
+            None if more.is_empty() => first = Some(data),
+            earlier => {
+                if let Some(earlier) = earlier {
+                    more.reserve(least.max(length));
+                    more.extend_from_slice(&earlier);
+                }
+                more.extend_from_slice(&data);
+            }
+        }
+    }
+    Ok((first.unwrap_or_else(|| more.freeze()), reserved))
+}
+
+/// The values of the path's parameters, in template order, percent-decoded once by axum.
+pub(crate) async fn path_params(parts: &mut Parts) -> Vec<String> {
+    use axum::extract::{FromRequestParts, RawPathParams};
+    match RawPathParams::from_request_parts(parts, &()).await {
+        Ok(params) => params.iter().map(|(_, value)| value.to_owned()).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The fingerprint of a request under a profile.
+pub(crate) async fn print(parts: &Parts, params: &[String], body: &Bytes, profile: &std::sync::Arc<Profile>) -> Fingerprint {
+    if body.len() < OFF_THREAD_BYTES {
+        return print_now(parts, params, body, profile);
+    }
+    let (parts_copy, params, body, profile) = (parts.clone(), params.to_vec(), body.clone(), profile.clone());
+    let off = tokio::task::spawn_blocking(move || print_now(&parts_copy, &params, &body, &profile));
+    match off.await {
+        Ok(fingerprint) => fingerprint,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+fn print_now(parts: &Parts, params: &[String], body: &Bytes, profile: &Profile) -> Fingerprint {
+    let params: Vec<&str> = params.iter().map(String::as_str).collect();
+    let headers: Vec<(&str, &[u8])> = profile
+        .significant
+        .headers()
+        .iter()
+        .flat_map(|name| parts.headers.get_all(name.as_str()).iter().map(|value| (name.as_str(), value.as_bytes())))
+        .collect();
+    // Two Content-Type lines are no media type that anybody agreed on: the bytes count.
+    let single = |name| {
+        let mut lines = parts.headers.get_all(name).iter();
+        lines.next().filter(|_| lines.next().is_none()).map(http::HeaderValue::as_bytes)
+    };
+    fingerprint(
+        &Payload {
+            path_params: &params,
+            query: parts.uri.query(),
+            content_type: single(CONTENT_TYPE),
+            content_encoding: parts.headers.contains_key(CONTENT_ENCODING).then(|| single(CONTENT_ENCODING).unwrap_or(b"?")),
+            headers: &headers,
+            body,
+        },
+        profile,
+    )
+}
+
+/// How long this delivery waits for another one: RFC 7240 `Prefer: wait=N` within the operation's limit.
+pub(crate) fn patience(parts: &Parts, policy: &Policy) -> Duration {
+    let asked = parts
+        .headers
+        .get_all(names::PREFER)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split([',', ';']))
+        .filter_map(|preference| preference.trim().split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))
+        .and_then(|(_, value)| value.trim().trim_matches('"').parse().ok())
+        .map(Duration::from_secs);
+    asked.unwrap_or(policy.default_wait).min(policy.max_wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    #[test]
+    fn a_retry_waits_as_long_as_it_prefers_within_the_limit() {
+        let policy = Policy::new("a");
+        for (prefer, seconds) in [
+            (None, 5),
+            (Some("wait=10"), 10),
+            (Some("respond-async, Wait=7"), 7),
+            (Some("wait=\"3\""), 3),
+            (Some("wait=0"), 0),
+            (Some("wait=9999999999"), 25),
+            (Some("wait=soon"), 5),
+            (Some("return=minimal"), 5),
+        ] {
+            let mut request = Request::post("/");
+            if let Some(prefer) = prefer {
+                request = request.header("prefer", prefer);
+            }
+            let parts = request.body(()).unwrap().into_parts().0;
+            assert_eq!(patience(&parts, &policy), Duration::from_secs(seconds), "{prefer:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_whole_or_refused() {
+        let policy = Policy::new("a").max_body(8);
+        let budget = Budget::new(1 << 20);
+        let parts = Request::post("/").body(()).unwrap().into_parts().0;
+        let chunks = |chunks: &'static [&'static str]| {
+            Body::from_stream(futures_util::stream::iter(chunks.iter().map(|chunk| Ok::<_, std::io::Error>(*chunk))))
+        };
+        let (read, _) = body(&parts, chunks(&["ab", "", "cd", "efgh"]), &policy, &budget).await.unwrap();
+        assert_eq!(read, "abcdefgh");
+        let (read, _) = body(&parts, Body::empty(), &policy, &budget).await.unwrap();
+        assert_eq!(read, "");
+        let refused = body(&parts, chunks(&["abcdefg", "hi"]), &policy, &budget).await.unwrap_err();
+        assert_eq!(refused.code, Code::PayloadTooLarge);
+        let refused = body(&parts, chunks(&["a"]), &policy, &Budget::new(0)).await.unwrap_err();
+        assert_eq!(refused.code, Code::Overloaded);
+        let announced = Request::post("/").header("content-length", "9").body(()).unwrap().into_parts().0;
+        let refused = body(&announced, Body::empty(), &policy, &budget).await.unwrap_err();
+        assert_eq!(refused.code, Code::PayloadTooLarge);
+    }
+}

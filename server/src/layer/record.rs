@@ -1,0 +1,87 @@
+//! One line in the log for every covered request: who, what, which decision, how long. Never a key, a payload
+//! or a credential: keyed hashes stand for key and actor.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use http::HeaderValue;
+use http::request::Parts;
+use samekey_core::{Actor, Key};
+
+use super::Shared;
+use crate::names;
+use crate::store::Told;
+
+/// What is known of a request so far.
+pub(crate) struct Seen {
+    method: http::Method,
+    operation: String,
+    request_id: HeaderValue,
+    actor: Option<Actor>,
+    key: Option<Key>,
+    waited: bool,
+    record: Option<i64>,
+}
+
+impl Seen {
+    pub(crate) fn new(parts: &Parts, request_id: &HeaderValue, operation: &str) -> Self {
+        Self {
+            method: parts.method.clone(),
+            operation: operation.to_owned(),
+            request_id: request_id.clone(),
+            actor: None,
+            key: None,
+            waited: false,
+            record: None,
+        }
+    }
+
+    pub(crate) fn actor(&mut self, actor: &Actor) {
+        self.actor = Some(actor.clone());
+    }
+
+    pub(crate) fn key(&mut self, key: &Key) {
+        self.key = Some(key.clone());
+    }
+
+    pub(crate) fn waited(&mut self) {
+        self.waited = true;
+    }
+
+    pub(crate) fn told(&mut self, told: &Told) {
+        self.record = told.found.as_ref().map(|found| found.id.0);
+    }
+
+    /// Adds what every covered answer carries, and writes the line.
+    pub(crate) fn finish(self, response: &mut Response, shared: &Shared, took: Duration) {
+        let status = response.status().as_u16();
+        let headers = response.headers_mut();
+        headers.entry(names::REQUEST_ID).or_insert(self.request_id.clone());
+        if let Some(tag) = self.actor.as_ref().and_then(|actor| shared.actor.tag(actor, &shared.store)) {
+            headers.insert(names::ACTOR, tag);
+        }
+        let state = headers.get(names::STATE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let replayed = headers.contains_key(names::REPLAYED);
+        let refused = headers.get(http::header::CONTENT_TYPE).is_some_and(|kind| kind == "application/problem+json");
+        let decision = match (replayed, self.waited, refused) {
+            (true, true, _) => "waited",
+            (true, false, _) => "replayed",
+            (false, _, true) => "refused",
+            (false, _, false) => "claimed",
+        };
+        let secret = &shared.store;
+        tracing::info!(
+            event = "request",
+            request_id = self.request_id.to_str().unwrap_or("-"),
+            operation = self.operation,
+            decision,
+            state,
+            record = self.record,
+            key_hash = self.key.as_ref().map(|key| secret.log_hash("key", key.expose())),
+            actor_hash = self.actor.as_ref().map(|actor| secret.log_hash("actor", actor.stored())),
+            method = %self.method,
+            status,
+            duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Which operation a request belongs to, and whether it is covered.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::Method;
+use http::request::Parts;
+use samekey_core::fingerprint::uri::normalise_path;
+use samekey_core::select::Profile;
+use samekey_core::{KeyRule, Policy};
+
+/// The operation of one request.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The name under which new records are made.
+    pub operation: Cow<'static, str>,
+    /// Further names under which records are found.
+    pub also: Vec<String>,
+    /// The operation stands in the configuration.
+    pub configured: bool,
+    /// Its contract.
+    pub policy: Arc<Policy>,
+    /// What of its payload counts.
+    pub profile: Arc<Profile>,
+}
+
+/// Finds the operation of a request.
+pub trait Resolve: Send + Sync + 'static {
+    /// The operation of this request.
+    fn route(&self, parts: &Parts) -> Route;
+}
+
+/// One operation for all requests: a layer on a method router.
+pub(crate) struct One {
+    policy: Arc<Policy>,
+}
+
+impl One {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self { policy: Arc::new(policy) }
+    }
+}
+
+impl Resolve for One {
+    fn route(&self, parts: &Parts) -> Route {
+        let template = parts.extensions.get::<axum::extract::MatchedPath>().map(|path| path.as_str().to_owned());
+        let mut also = self.policy.aliases.clone();
+        also.push(automatic_name(parts));
+        Route {
+            operation: self.policy.operation.clone(),
+            also,
+            configured: true,
+            policy: Arc::clone(&self.policy),
+            profile: Arc::new(Profile { template, significant: self.policy.significant.clone() }),
+        }
+    }
+}
+
+/// Every path is an operation of its own, under one contract: a proxy without configuration.
+pub struct Automatic {
+    policy: Arc<Policy>,
+    profile: Arc<Profile>,
+}
+
+impl Automatic {
+    /// All paths under this contract; the policy's name is not used.
+    pub fn new(policy: Policy) -> Self {
+        let profile = Arc::new(Profile { template: None, significant: policy.significant.clone() });
+        Self { policy: Arc::new(policy), profile }
+    }
+}
+
+impl Resolve for Automatic {
+    fn route(&self, parts: &Parts) -> Route {
+        Route {
+            operation: automatic_name(parts).into(),
+            also: Vec::new(),
+            configured: false,
+            policy: Arc::clone(&self.policy),
+            profile: Arc::clone(&self.profile),
+        }
+    }
+}
+
+/// Method and concrete path, normalised by RFC 3986 section 6.2.2: `POST /orders`.
+pub(crate) fn automatic_name(parts: &Parts) -> String {
+    // Inside `nest`, axum strips the prefix off the URI; two nested routers must not share a name.
+    let path = parts.extensions.get::<axum::extract::OriginalUri>().map_or(parts.uri.path(), |uri| uri.0.path());
+    format!("{} {}", parts.method, normalise_path(path))
+}
+
+/// Whether samekey answers for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coverage {
+    /// It does.
+    Covered,
+    /// It passes untouched; `keyed` requests are told so.
+    Passes { keyed: bool },
+}
+
+pub(crate) fn coverage(method: &Method, keyed: bool, route: &Route) -> Coverage {
+    let may_be = match *method {
+        Method::POST | Method::PATCH => true,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::CONNECT => false,
+        _ => route.configured,
+    };
+    let asked = match route.policy.key {
+        KeyRule::Required => true,
+        KeyRule::Optional => keyed,
+        KeyRule::Ignore => false,
+    };
+    if may_be && asked { Coverage::Covered } else { Coverage::Passes { keyed } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn route(rule: KeyRule, configured: bool) -> Route {
+        let policy = Policy::new("orders.create").key(rule);
+        let request = Request::post("/orders").body(()).unwrap().into_parts().0;
+        Route { configured, ..One::new(policy).route(&request) }
+    }
+
+    #[test]
+    fn only_unsafe_methods_with_a_key_are_covered() {
+        use Coverage::{Covered, Passes};
+        for (method, keyed, rule, configured, expected) in [
+            ("POST", true, KeyRule::Optional, false, Covered),
+            ("PATCH", true, KeyRule::Optional, false, Covered),
+            ("POST", false, KeyRule::Optional, false, Passes { keyed: false }),
+            ("POST", false, KeyRule::Required, false, Covered),
+            ("POST", true, KeyRule::Ignore, true, Passes { keyed: true }),
+            ("PUT", true, KeyRule::Optional, false, Passes { keyed: true }),
+            ("PUT", true, KeyRule::Optional, true, Covered),
+            ("DELETE", true, KeyRule::Optional, true, Covered),
+            ("GET", true, KeyRule::Required, true, Passes { keyed: true }),
+            ("OPTIONS", false, KeyRule::Required, true, Passes { keyed: false }),
+        ] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            assert_eq!(coverage(&method, keyed, &route(rule, configured)), expected, "{method} {keyed} {rule:?}");
+        }
+    }
+
+    #[test]
+    fn the_automatic_name_is_method_and_normalised_path() {
+        for (target, name) in [
+            ("/orders?x=1", "POST /orders"),
+            ("/a/%7euser", "POST /a/~user"),
+            ("/a/./b/../c", "POST /a/c"),
+            ("/a//b", "POST /a//b"),
+        ] {
+            let parts = Request::post(target).body(()).unwrap().into_parts().0;
+            assert_eq!(automatic_name(&parts), name);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! A claim's own task: claim, handler, deadline, and the one write that ends the attempt.
+//!
+//! The task that runs the handler also makes the claim, so that no hang-up can fall between the two; the
+//! request's future only waits for what this task says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::HeaderMap;
+use http::response::Parts;
+use http_body_util::{BodyExt, Full};
+use samekey_core::answer::{Head, Meaning, meaning, panicked, said};
+use samekey_core::claim::{Event, Fence, Finish, Reason, Record, Say, State, Terminal};
+use samekey_core::problem::Code;
+use samekey_core::{Keep, Key, Policy};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::Instrument;
+
+use super::answer;
+use super::capture::Captured;
+use super::{Failure, Running, Shared};
+use crate::problem::Problem;
+use crate::store::{Applied, Ask, Hold, RecordId, StoreError, StoredResponse, Told};
+
+/// Between two tries to store how an attempt ended.
+const FINISH_RETRY: Duration = Duration::from_millis(100);
+
+/// What the request's future hears.
+pub(crate) enum Heard<H> {
+    /// The answer to send.
+    Answer(Response),
+    /// Nothing ran; the handler comes back.
+    Told(Told, H),
+    /// Nothing ran, because the store refused.
+    Refused(Problem),
+}
+
+/// The claim of one delivery and everything its end needs.
+pub(crate) struct Attempt {
+    shared: Arc<Shared>,
+    id: RecordId,
+    fence: Fence,
+    policy: Arc<Policy>,
+    key: Key,
+    hold: Hold,
+    deadline: Instant,
+}
+
+/// Starts the handler under a claim.
+pub(crate) trait Start: Sized + Send + 'static {
+    /// Calls the handler in a task of its own, so that a panic ends that task only. The receiver hears the answer.
+    /// `drop_at` bounds what a streaming handler may go on doing for a client that hung up.
+    fn start(self, running: Running, drop_at: Instant) -> (oneshot::Receiver<Captured>, JoinHandle<()>);
+}
+
+/// Claims, runs and finishes.
+pub(crate) async fn run<H: Start>(shared: Arc<Shared>, ask: Ask, handler: H, heard: oneshot::Sender<Heard<H>>) {
+    let asked_at = Instant::now();
+    let told = match shared.store.deliver(ask.clone()).await {
+        Ok(told) => told,
+        Err(error) => return drop(heard.send(Heard::Refused(error.into()))),
+    };
+    let (Say::Run(fence), Some(found)) = (told.say, told.found.as_ref()) else {
+        return drop(heard.send(Heard::Told(told, handler)));
+    };
+    let running = Running::new(&ask, found, fence, &shared.store);
+    let hold = shared.store.hold(found.id, fence, &ask.policy);
+    // The store's deadline is later than this one: it read its clock after we read ours.
+    let deadline = asked_at + ask.policy.timeout;
+    let attempt = Attempt { id: found.id, shared, fence, policy: ask.policy, key: ask.key, hold, deadline };
+    if asked_at.elapsed() > attempt.policy.lease / 3
+        && let Err(refusal) = attempt.prove().await
+    {
+        return drop(heard.send(Heard::Answer(refusal.into_response())));
+    }
+    let (captured, task) = handler.start(running, attempt.drop_at());
+    let mut heard = Some(heard);
+    attempt.supervise(captured, task, &mut |response| {
+        if let Some(heard) = heard.take() {
+            // A client that hung up hears nothing; the record holds the answer for its retry.
+            let _ = heard.send(Heard::Answer(response));
+        }
+    })
+    .await;
+}
+
+impl Attempt {
+    /// Before this moment the handler must be gone: from then on the record may be settled from outside.
+    fn drop_at(&self) -> Instant {
+        let probe_after = self.policy.probe_after();
+        let silent_since = (self.hold.proved_at() + self.policy.lease).min(self.deadline);
+        silent_since + probe_after.saturating_sub((probe_after / 10).min(Duration::from_secs(1)))
+    }
+
+    async fn prove(&self) -> Result<(), Problem> {
+        match self.shared.store.apply(self.id, Arc::clone(&self.policy), Event::Start(self.fence), None).await {
+            Ok(Applied { refused: None, .. }) => Ok(()),
+            Ok(Applied { record, .. }) => Err(self.now_uncertain(record.as_ref())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for the handler up to the deadline, tells the caller, and goes on listening for a late answer.
+    async fn supervise(
+        self,
+        mut captured: oneshot::Receiver<Captured>,
+        task: JoinHandle<()>,
+        tell: &mut (impl FnMut(Response) + Send),
+    ) {
+        let mut until = self.deadline;
+        let outcome = tokio::select! {
+            outcome = &mut captured => outcome,
+            () = sleep_until(self.deadline) => {
+                until = self.drop_at();
+                let applied = self.finish(Finish::Uncertain(Reason::Deadline), None, until).await;
+                tell(self.timed_out(applied.ok().and_then(|applied| applied.record).as_ref()));
+                tokio::select! {
+                    outcome = &mut captured => outcome,
+                    () = sleep_until(until) => {
+                        task.abort();
+                        return;
+                    }
+                }
+            }
+        };
+        tell(match outcome {
+            Ok(captured) => self.conclude(captured, until).await,
+            Err(_) => match task.await {
+                Err(error) if error.is_panic() => self.conclude_panic(until).await,
+                _ => self.conclude_uncertain(Reason::NoAnswer, "the handler ended without an answer", until).await,
+            },
+        });
+    }
+
+    /// The answer's meaning, the one write, and what the caller hears of it.
+    async fn conclude(&self, captured: Captured, until: Instant) -> Response {
+        let (parts, whole, body) = match captured {
+            Captured::Broken(why) => {
+                return self.conclude_uncertain(Reason::NoAnswer, &format!("its answer broke off ({why})"), until).await;
+            }
+            Captured::Failed(Failure::Unknown { detail }) => {
+                return self.conclude_uncertain(Reason::NoAnswer, &format!("it gave no answer ({detail})"), until).await;
+            }
+            Captured::Failed(Failure::NotSent { detail }) => return self.conclude_not_sent(detail, until).await,
+            Captured::Whole(parts, bytes, trailers) => {
+                let body = with_trailers(bytes.clone(), trailers);
+                (parts, Some(bytes), body)
+            }
+            Captured::Streamed(parts, body) => (parts, None, body),
+        };
+        let now = self.shared.store.now();
+        let said = parts.headers.get(crate::names::OUTCOME).and_then(|value| {
+            let said = said(value.as_bytes());
+            if said.is_none() {
+                tracing::warn!(event = "outcome_unknown", value = ?value, "Samekey-Outcome is none of terminal, released, uncertain");
+            }
+            said
+        });
+        let head = Head { status: parts.status.as_u16(), retry_after: answer::retry_after(&parts, now), said };
+        match meaning(head, &self.policy) {
+            Meaning::Uncertain => {
+                let why = format!("the service answered {}, which does not tell", parts.status.as_u16());
+                self.conclude_uncertain(Reason::Status, &why, until).await
+            }
+            Meaning::Released { not_before } => {
+                let not_before = not_before.map(|after| now + after);
+                let applied = self.finish(Finish::Released { not_before }, None, until).await;
+                self.settled(applied, |receipt| answer::first(parts, body, receipt)).await
+            }
+            meaning @ (Meaning::Completed | Meaning::Failed { .. }) => {
+                let reason = (meaning == Meaning::Failed { effect_unknown: true }).then_some(Reason::ServerError);
+                self.conclude_terminal(parts, whole, body, reason, until).await
+            }
+        }
+    }
+
+    async fn conclude_terminal(
+        &self,
+        parts: Parts,
+        whole: Option<Bytes>,
+        body: Body,
+        reason: Option<Reason>,
+        until: Instant,
+    ) -> Response {
+        let full = whole.as_ref().filter(|_| self.policy.keep == Keep::Full);
+        let terminal = Terminal {
+            status: Some(parts.status.as_u16()),
+            reason,
+            result_id: answer::result_id(&parts, whole.as_ref(), &self.policy),
+            has_response: full.is_some(),
+        };
+        // Without its body an answer keeps its headers: `Location` goes with `response_not_stored`.
+        let stored = answer::stored(&parts, full.unwrap_or(&Bytes::new()), &self.policy);
+        let applied = self.finish(Finish::Terminal(terminal), Some(stored), until).await;
+        self.settled(applied, |receipt| answer::first(parts, body, receipt)).await
+    }
+
+    async fn conclude_panic(&self, until: Instant) -> Response {
+        tracing::error!(event = "handler_panicked", operation = %self.policy.operation, "the handler panicked");
+        let (parts, body) = answer::panicked().into_parts();
+        match panicked(&self.policy) {
+            Meaning::Released { .. } => {
+                let applied = self.finish(Finish::Released { not_before: None }, None, until).await;
+                self.settled(applied, |receipt| answer::first(parts, body, receipt)).await
+            }
+            _ => {
+                let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+                let body = Body::from(bytes.clone());
+                self.conclude_terminal(parts, Some(bytes), body, Some(Reason::Panic), until).await
+            }
+        }
+    }
+
+    async fn conclude_not_sent(&self, detail: String, until: Instant) -> Response {
+        let applied = self.finish(Finish::Released { not_before: None }, None, until).await;
+        self.settled(applied, |receipt| {
+            let problem = Problem::new(Code::UpstreamUnreachable, format!("Nothing was sent to the service: {detail}."));
+            problem.retry_after(Duration::from_secs(1)).receipt(receipt).into_response()
+        })
+        .await
+    }
+
+    async fn conclude_uncertain(&self, reason: Reason, why: &str, until: Instant) -> Response {
+        let applied = self.finish(Finish::Uncertain(reason), None, until).await;
+        tracing::warn!(event = "uncertain", operation = %self.policy.operation, record = self.id.0,
+            attempt = self.fence.attempt, reason = reason.as_str(), "outcome unknown: {why}");
+        self.settled(applied, |receipt| self.uncertain(why).receipt(receipt).into_response()).await
+    }
+
+    /// Writes how the attempt ended. What cannot be stored is held and tried until the given moment.
+    async fn finish(&self, finish: Finish, response: Option<StoredResponse>, until: Instant) -> Result<Applied, StoreError> {
+        let event = Event::Finish(self.fence, finish);
+        loop {
+            let store = &self.shared.store;
+            match store.apply(self.id, Arc::clone(&self.policy), event.clone(), response.clone()).await {
+                Err(error) if Instant::now() + FINISH_RETRY < until && !error.is_closed() => {
+                    tracing::error!(event = "store_error", record = self.id.0, error = %error, "the end of an attempt waits for the store");
+                    sleep(FINISH_RETRY).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// What the caller hears once the end is written: what the record says now, never more.
+    async fn settled(&self, applied: Result<Applied, StoreError>, own: impl FnOnce(samekey_core::receipt::Receipt) -> Response) -> Response {
+        match applied {
+            Ok(Applied { record: Some(record), refused: None }) if record.state != State::Uncertain => own(record.receipt()),
+            Ok(Applied { record, refused: None }) => match &record {
+                // Uncertain after all: an effect is open, or an earlier attempt may have had its effect.
+                Some(record) if record.reason.is_some_and(|reason| matches!(reason, Reason::EarlierAttempt)) => {
+                    self.now_uncertain(Some(record)).into_response()
+                }
+                Some(record) => own(record.receipt()),
+                None => self.now_uncertain(None).into_response(),
+            },
+            Ok(Applied { record, refused: Some(_) }) => {
+                tracing::error!(event = "stale_finish", operation = %self.policy.operation, record = self.id.0,
+                    attempt = self.fence.attempt, state = record.as_ref().map(|record| record.state.as_str()),
+                    "an attempt ended after its record was settled otherwise");
+                self.settled_otherwise(record).await
+            }
+            Err(error) => {
+                tracing::error!(event = "store_error", record = self.id.0, error = %error, "the end of an attempt could not be stored");
+                self.uncertain("its answer could not be stored").into_response()
+            }
+        }
+    }
+
+    /// Somebody else ended the record: its answer is the only one that was or will be given.
+    async fn settled_otherwise(&self, record: Option<Record>) -> Response {
+        let Some(record) = record else { return self.now_uncertain(None).into_response() };
+        match record.state {
+            State::Completed | State::Failed | State::Expired => match self.shared.store.response(self.id).await {
+                Ok(Some(stored)) if record.has_response => answer::replay(&record, stored),
+                _ => {
+                    let found = Some(crate::store::Found { id: self.id, record });
+                    let told = Told { say: Say::Replay, found, response: None, profile: None, now: self.shared.store.now() };
+                    answer::refusal(Code::ResponseNotStored, &told, &self.key, &self.policy).into_response()
+                }
+            },
+            State::InProgress | State::Released | State::Uncertain => self.now_uncertain(Some(&record)).into_response(),
+        }
+    }
+
+    fn uncertain(&self, why: &str) -> Problem {
+        let hint = "It will not run again by itself. Do not send the command with another key before it is settled.";
+        Problem::new(Code::OutcomeUncertain, format!("Whether the command took effect is unknown: {why}. {hint}"))
+    }
+
+    fn now_uncertain(&self, record: Option<&Record>) -> Problem {
+        let problem = self.uncertain("the claim was lost while it ran");
+        match record {
+            Some(record) => problem.receipt(record.receipt()),
+            None => problem,
+        }
+    }
+
+    fn timed_out(&self, record: Option<&Record>) -> Response {
+        tracing::warn!(event = "uncertain", operation = %self.policy.operation, record = self.id.0,
+            attempt = self.fence.attempt, reason = Reason::Deadline.as_str(), "no answer within the timeout");
+        let detail = format!(
+            "No whole answer within {} ms. A late answer will be kept; send the same request with the same key to get it.",
+            self.policy.timeout.as_millis()
+        );
+        let problem = Problem::new(Code::UpstreamTimeout, detail);
+        match record {
+            Some(record) => problem.receipt(record.receipt()),
+            None => problem,
+        }
+        .into_response()
+    }
+}
+
+fn with_trailers(bytes: Bytes, trailers: Option<HeaderMap>) -> Body {
+    match trailers {
+        None => Body::from(bytes),
+        Some(trailers) => Body::new(Full::new(bytes).with_trailers(std::future::ready(Some(Ok(trailers))))),
+    }
+}
+
+/// The span of the request goes with every task that is made for it.
+pub(crate) fn spawn(tracker: &tokio_util::task::TaskTracker, future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    tracker.spawn(future.in_current_span())
+}

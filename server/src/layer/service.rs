@@ -1,0 +1,308 @@
+//! The service: what passes, what is refused, what waits, what runs.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::Request;
+use http::request::Parts;
+use samekey_core::claim::decide::without_running;
+use samekey_core::claim::{Event, Holder, Say, State};
+use samekey_core::problem::Code;
+use samekey_core::receipt::{Receipt, Word};
+use samekey_core::{Actor, Key};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+use tower::{Service, ServiceExt};
+
+use super::capture::{Captured, capture};
+use super::limits::Reserved;
+use super::route::{Coverage, Route, coverage};
+use super::run::{Heard, Start, run, spawn};
+use super::{Failure, Running, Shared, admit, answer, record};
+use crate::names;
+use crate::problem::Problem;
+use crate::store::{Ask, Peek, Told};
+
+/// What [`super::IdempotencyLayer`] makes of a service.
+#[derive(Clone)]
+pub struct Idempotency<S> {
+    pub(super) inner: S,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl<S> std::fmt::Debug for Idempotency<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Idempotency").finish_non_exhaustive()
+    }
+}
+
+impl<S, B> Service<Request<B>> for Idempotency<S>
+where
+    S: Service<Request<Body>> + Clone + Send + 'static,
+    S::Response: IntoResponse,
+    S::Error: std::fmt::Display + Send,
+    S::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    type Response = Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Response, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that was polled ready is the one that is called.
+        let clone = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, clone);
+        let shared = Arc::clone(&self.shared);
+        let (mut parts, body) = request.into_parts();
+        let body = Body::new(body);
+        let expected_actor = parts.headers.get(names::ACTOR).cloned();
+        names::strip_ours(&mut parts.headers);
+
+        let route = shared.resolve.route(&parts);
+        match coverage(&parts.method, parts.headers.contains_key(names::KEY), &route) {
+            Coverage::Passes { keyed } => {
+                let answered = inner.call(Request::from_parts(parts, body));
+                Box::pin(async move {
+                    let mut response = answered.await?.into_response();
+                    names::strip_ours(response.headers_mut());
+                    if keyed {
+                        response.headers_mut().insert(names::STATE, names::value(&Receipt::of(Word::NotCovered)));
+                    }
+                    Ok(response)
+                })
+            }
+            Coverage::Covered => Box::pin(async move {
+                let arrived = Instant::now();
+                let request_id = super::request_id(&mut parts);
+                let mut seen = record::Seen::new(&parts, &request_id, &route.operation);
+                let delivery = Covered { shared: &shared, route, request_id, expected_actor };
+                let mut response = delivery.answer(parts, body, inner, &mut seen).await;
+                seen.finish(&mut response, &shared, arrived.elapsed());
+                Ok(response)
+            }),
+        }
+    }
+}
+
+/// A delivery on its way through actor, key, body, store and handler.
+struct Covered<'a> {
+    shared: &'a Arc<Shared>,
+    route: Route,
+    request_id: http::HeaderValue,
+    expected_actor: Option<http::HeaderValue>,
+}
+
+impl Covered<'_> {
+    async fn answer<S>(self, parts: Parts, body: Body, inner: S, seen: &mut record::Seen) -> Response
+    where
+        S: Service<Request<Body>> + Clone + Send + 'static,
+        S::Response: IntoResponse,
+        S::Error: std::fmt::Display + Send,
+        S::Future: Send,
+    {
+        match self.decide(parts, body, inner, seen).await {
+            Ok(response) => response,
+            Err(problem) => problem.into_response(),
+        }
+    }
+
+    async fn decide<S>(self, mut parts: Parts, body: Body, inner: S, seen: &mut record::Seen) -> Result<Response, Problem>
+    where
+        S: Service<Request<Body>> + Clone + Send + 'static,
+        S::Response: IntoResponse,
+        S::Error: std::fmt::Display + Send,
+        S::Future: Send,
+    {
+        let policy = Arc::clone(&self.route.policy);
+        let actor = self.actor(&parts)?;
+        seen.actor(&actor);
+        let key = admit::key(&parts, &policy, &actor)?;
+        seen.key(&key);
+        let (body, reserved) = admit::body(&parts, body, &policy, &self.shared.budget).await?;
+        let params = admit::path_params(&mut parts).await;
+        let patience = admit::patience(&parts, &policy);
+        let mut profile = Arc::clone(&self.route.profile);
+        let mut handler = Handler {
+            inner,
+            parts,
+            body,
+            reserved,
+            shared: Arc::clone(self.shared),
+            policy: Arc::clone(&policy),
+            request_id: self.request_id.clone(),
+        };
+        let mut asked_again = false;
+        loop {
+            let ask = Ask {
+                actor: actor.clone(),
+                operation: self.route.operation.clone(),
+                also: self.route.also.clone(),
+                configured: self.route.configured,
+                key: key.clone(),
+                fingerprint: admit::print(&handler.parts, &params, &handler.body, &profile).await,
+                profile: Arc::clone(&profile),
+                holder: new_holder(),
+                policy: Arc::clone(&policy),
+                fence_credentials: self.shared.actor.fences(),
+            };
+            let told = match self.shared.store.peek(&ask).await? {
+                Peek::Told(told) => told,
+                Peek::Unwritten(_) => {
+                    let (heard, hears) = oneshot::channel();
+                    spawn(&self.shared.tracker, run(Arc::clone(self.shared), ask.clone(), handler, heard));
+                    match hears.await {
+                        Ok(Heard::Answer(response)) => return Ok(response),
+                        Ok(Heard::Refused(problem)) => return Err(problem),
+                        Ok(Heard::Told(told, back)) => {
+                            handler = back;
+                            told
+                        }
+                        Err(_) => return Err(Problem::new(Code::OutcomeUncertain, "The server was stopped while the command ran.")),
+                    }
+                }
+            };
+            seen.told(&told);
+            match told.say {
+                Say::OtherProfile(_) if !asked_again => {
+                    asked_again = true;
+                    let Some(other) = told.profile else {
+                        return Err(Problem::new(Code::StoreUnavailable, "This key is bound under a profile that the store does not know."));
+                    };
+                    profile = Arc::new(other);
+                }
+                Say::Wait => {
+                    // A waiter holds neither the body nor its share of the budget.
+                    drop(handler);
+                    return self.wait(patience, &ask, told, seen).await;
+                }
+                _ => return say(told, &key, &ask),
+            }
+        }
+    }
+
+    fn actor(&self, parts: &Parts) -> Result<Actor, Problem> {
+        let actor = match self.shared.actor.of(parts, &self.shared.store) {
+            Some(actor) => actor,
+            None if self.route.policy.anonymous => Actor::anonymous(),
+            None => {
+                self.shared.actor.explain_once();
+                return Err(Problem::new(Code::ActorRequired, self.shared.actor.required()));
+            }
+        };
+        // A page that was rendered for somebody else must not act as the one who signed in since.
+        match (&self.expected_actor, self.shared.actor.tag(&actor, &self.shared.store)) {
+            (Some(expected), Some(tag)) if *expected != tag => {
+                Err(Problem::new(Code::ActorChanged, "This request was made for another actor than the one who is signed in. Nothing was run."))
+            }
+            _ => Ok(actor),
+        }
+    }
+
+    /// A waiter never becomes a runner.
+    async fn wait(&self, patience: Duration, ask: &Ask, mut told: Told, seen: &mut record::Seen) -> Result<Response, Problem> {
+        let until = Instant::now() + patience;
+        let Some(_seat) = self.shared.waiting.enter(&ask.actor, &ask.key) else {
+            return Err(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy));
+        };
+        let mut watch = self.shared.store.watch(ask);
+        seen.waited();
+        loop {
+            // Subscribed first, then looked: no change falls between the two.
+            match self.shared.store.peek(ask).await? {
+                Peek::Told(now) if now.say == Say::Wait => told = now,
+                Peek::Told(now) => {
+                    seen.told(&now);
+                    return say(now, &ask.key, ask);
+                }
+                Peek::Unwritten(Some(found)) if found.record.state == State::InProgress => {
+                    self.shared.store.apply(found.id, Arc::clone(&ask.policy), Event::Tick, None).await?;
+                    continue;
+                }
+                Peek::Unwritten(found) => {
+                    let code = found.as_ref().map_or(Code::OperationReleased, |found| without_running(found.record.state));
+                    let told = Told { found, ..told };
+                    seen.told(&told);
+                    return Err(answer::refusal(code, &told, &ask.key, &ask.policy));
+                }
+            }
+            let lapses = told.found.as_ref().map_or(Duration::MAX, |found| found.record.lease_until.since(told.now));
+            let look_again = Instant::now() + lapses.clamp(LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST);
+            tokio::select! {
+                () = watch.changed() => {}
+                () = sleep_until(look_again) => {}
+                () = sleep_until(until) => return Err(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy)),
+            }
+        }
+    }
+}
+
+/// How soon a waiter looks whether a lease that should have lapsed did.
+const LOOK_AGAIN_LEAST: Duration = Duration::from_millis(100);
+/// A waiter looks at least this often, should a wake-up be lost with its process.
+const LOOK_AGAIN_MOST: Duration = Duration::from_secs(5);
+
+/// What a delivery hears that does not run.
+fn say(told: Told, key: &Key, ask: &Ask) -> Result<Response, Problem> {
+    match (told.say, &told.found, &told.response) {
+        (Say::Replay, Some(found), Some(response)) => Ok(answer::replay(&found.record, response.clone())),
+        (Say::Refuse(code), ..) => Err(answer::refusal(code, &told, key, &ask.policy)),
+        (Say::Closed, ..) => Err(answer::refusal(Code::KeyClosed, &told, key, &ask.policy)),
+        _ => Err(Problem::new(Code::StoreUnavailable, "The record could not be read. Nothing was run.")),
+    }
+}
+
+fn new_holder() -> Holder {
+    let mut bytes = [0; 16];
+    crate::random(&mut bytes);
+    Holder::from_bytes(bytes)
+}
+
+/// The handler and its request, until the claim is won.
+struct Handler<S> {
+    inner: S,
+    parts: Parts,
+    body: Bytes,
+    reserved: Reserved,
+    shared: Arc<Shared>,
+    policy: Arc<samekey_core::Policy>,
+    request_id: http::HeaderValue,
+}
+
+impl<S> Start for Handler<S>
+where
+    S: Service<Request<Body>> + Clone + Send + 'static,
+    S::Response: IntoResponse,
+    S::Error: std::fmt::Display + Send,
+    S::Future: Send,
+{
+    fn start(mut self, running: Running, drop_at: Instant) -> (oneshot::Receiver<Captured>, JoinHandle<()>) {
+        self.parts.headers.insert(names::REQUEST_ID, self.request_id);
+        running.tell(&mut self.parts);
+        let request = Request::from_parts(self.parts, Body::from(self.body));
+        let (sender, receiver) = oneshot::channel();
+        let handler = spawn(&self.shared.tracker, async move {
+            let response = match self.inner.oneshot(request).await {
+                Ok(response) => response.into_response(),
+                Err(error) => Failure::Unknown { detail: error.to_string() }.into_response(),
+            };
+            drop(self.reserved);
+            let (captured, pump) = capture(response, &self.policy).await;
+            let _ = sender.send(captured);
+            if let Some(pump) = pump {
+                pump.run(drop_at).await;
+            }
+        });
+        (receiver, handler)
+    }
+}
