@@ -1,1 +1,7 @@
 //! One intent, same key, one effect.
+
+#[path = "placeholder.rs"]
+pub mod layer;
+
+#[cfg(feature = "cli")]
+pub mod proxy;

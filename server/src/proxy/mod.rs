@@ -1,0 +1,7 @@
+//! The proxy is the idempotency layer over a service that forwards: one implementation of the
+//! rules, whether the handler is a function in this process or a server behind a socket.
+
+mod forward;
+mod hop;
+
+pub use forward::{Forward, ForwardConfig, UpstreamError};
