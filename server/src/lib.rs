@@ -4,4 +4,8 @@
 pub mod layer;
 
 #[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(feature = "cli")]
+pub mod demo;
+#[cfg(feature = "cli")]
 pub mod proxy;

@@ -142,7 +142,7 @@ async fn send_whole(forward: &Forward, request: Request<Body>) -> Result<String,
 }
 
 #[track_caller]
-fn assert_unknown(outcome: Result<String, Failure>) {
+fn assert_unknown(outcome: &Result<String, Failure>) {
     assert!(
         matches!(outcome, Err(Failure::Unknown { .. })),
         "{outcome:?}"
@@ -177,14 +177,14 @@ async fn an_unknown_name_means_not_sent() {
 async fn a_reset_before_the_answer_is_unknown_and_never_resent() {
     let upstream = Upstream::new(|stream, _| reset(&stream));
     let forward = upstream.forward();
-    assert_unknown(send_whole(&forward, claimed("/")).await);
+    assert_unknown(&send_whole(&forward, claimed("/")).await);
     assert_eq!(upstream.connections(), 1);
 }
 
 #[tokio::test]
 async fn an_end_without_an_answer_is_unknown() {
     let upstream = Upstream::new(|mut stream, _| drop(read_request(&mut stream)));
-    assert_unknown(send_whole(&upstream.forward(), claimed("/")).await);
+    assert_unknown(&send_whole(&upstream.forward(), claimed("/")).await);
     assert_eq!(upstream.connections(), 1);
 }
 
@@ -194,7 +194,7 @@ async fn an_answer_that_is_not_http_is_unknown() {
         read_request(&mut stream);
         let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
     });
-    assert_unknown(send_whole(&upstream.forward(), claimed("/")).await);
+    assert_unknown(&send_whole(&upstream.forward(), claimed("/")).await);
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn a_kept_connection_that_resets_under_the_request_is_unknown_and_never_re
     });
     let forward = upstream.forward();
     assert_eq!(send_whole(&forward, claimed("/")).await.unwrap(), "ok");
-    assert_unknown(send_whole(&forward, claimed("/")).await);
+    assert_unknown(&send_whole(&forward, claimed("/")).await);
     assert_eq!(upstream.connections(), 1);
 }
 
@@ -319,7 +319,7 @@ async fn a_truncated_head_is_unknown() {
         read_request(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Le");
     });
-    assert_unknown(send_whole(&upstream.forward(), claimed("/")).await);
+    assert_unknown(&send_whole(&upstream.forward(), claimed("/")).await);
 }
 
 #[tokio::test]
@@ -342,7 +342,7 @@ async fn an_unasked_switch_of_protocols_is_unknown() {
         let _ = stream
             .write_all(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
     });
-    assert_unknown(send_whole(&upstream.forward(), claimed("/")).await);
+    assert_unknown(&send_whole(&upstream.forward(), claimed("/")).await);
 }
 
 #[tokio::test]
