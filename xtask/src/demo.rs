@@ -25,14 +25,7 @@ impl Demo {
     pub fn run(self) -> Result<()> {
         // The whole workspace decides the features, as in `verify`, so that neither command makes
         // the other build everything again.
-        let mut build = cargo(&[
-            "build",
-            "--workspace",
-            "--features",
-            "samekey/cli",
-            "--bin",
-            "samekey",
-        ]);
+        let mut build = cargo(&["build", "--workspace", "--features", "samekey/cli", "--bin", "samekey"]);
         let profile = if self.release {
             build.arg("--release");
             "release"
@@ -42,10 +35,7 @@ impl Demo {
         must(&mut build)?;
 
         let binary = target_dir()?.join(profile).join("samekey");
-        let error = Command::new(&binary)
-            .arg("demo")
-            .args(self.arguments)
-            .exec();
+        let error = Command::new(&binary).arg("demo").args(self.arguments).exec();
         Err(error).with_context(|| format!("cannot start {}", binary.display()))
     }
 }

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail};
 
 /// The repository's root: every command runs there, wherever the caller stands.
 pub fn root() -> PathBuf {
-    let xtask = env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let xtask =
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     xtask.parent().map_or(xtask.clone(), Path::to_path_buf)
 }
 
@@ -20,10 +20,7 @@ pub fn root() -> PathBuf {
 /// configuration of `target-dir`.
 pub fn target_dir() -> Result<PathBuf> {
     let me = env::current_exe().context("cannot tell where this program lies")?;
-    me.ancestors()
-        .nth(2)
-        .map(Path::to_path_buf)
-        .context("this program does not lie in a target folder")
+    me.ancestors().nth(2).map(Path::to_path_buf).context("this program does not lie in a target folder")
 }
 
 /// `cargo` with arguments, in the repository's root.
@@ -58,10 +55,8 @@ pub fn answers(command: &mut Command) -> bool {
 
 /// Runs to the end; anything but success is an error that names the command.
 pub fn must(command: &mut Command) -> Result<()> {
-    let status = command
-        .stdin(Stdio::null())
-        .status()
-        .with_context(|| format!("cannot start `{}`", spelled(command)))?;
+    let status =
+        command.stdin(Stdio::null()).status().with_context(|| format!("cannot start `{}`", spelled(command)))?;
     if !status.success() {
         bail!("`{}` ended with {status}", spelled(command));
     }
@@ -77,24 +72,15 @@ pub fn must_keeping(command: &mut Command, keep: fn(&str) -> bool) -> Result<Vec
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start `{}`", spelled(command)))?;
-    let out = child
-        .stdout
-        .take()
-        .map(|pipe| thread::spawn(move || pass_on(pipe, keep)));
-    let err = child
-        .stderr
-        .take()
-        .map(|pipe| thread::spawn(move || pass_on(pipe, keep)));
+    let out = child.stdout.take().map(|pipe| thread::spawn(move || pass_on(pipe, keep)));
+    let err = child.stderr.take().map(|pipe| thread::spawn(move || pass_on(pipe, keep)));
     let mut kept = Vec::new();
     for reader in [out, err].into_iter().flatten() {
         kept.extend(reader.join().unwrap_or_default());
     }
     let status = child.wait()?;
     if !status.success() {
-        let last = kept
-            .last()
-            .map(|line| format!(": {line}"))
-            .unwrap_or_default();
+        let last = kept.last().map(|line| format!(": {line}")).unwrap_or_default();
         bail!("`{}` ended with {status}{last}", spelled(command));
     }
     Ok(kept)
@@ -104,10 +90,7 @@ fn pass_on(pipe: impl Read, keep: fn(&str) -> bool) -> Vec<String> {
     let mut kept = Vec::new();
     let mut lines = BufReader::new(pipe);
     let mut line = Vec::new();
-    while lines
-        .read_until(b'\n', &mut line)
-        .is_ok_and(|length| length > 0)
-    {
+    while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
         // A closed terminal must not end the run that it was showing.
         let _ = std::io::stderr().write_all(&line);
         let text = String::from_utf8_lossy(&line);
@@ -121,15 +104,7 @@ fn pass_on(pipe: impl Read, keep: fn(&str) -> bool) -> Vec<String> {
 
 /// The command as somebody would type it, for messages.
 pub fn spelled(command: &Command) -> String {
-    let program = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or(command.get_program())
-        .to_string_lossy();
-    let arguments = command
-        .get_args()
-        .map(|argument| argument.to_string_lossy());
-    std::iter::once(program)
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program()).to_string_lossy();
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy());
+    std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
 }

@@ -41,31 +41,20 @@ pub fn wasm_target() -> Result<Outcome> {
 
 /// Installs system packages where that is possible, or says which ones are missing.
 pub fn system_packages() -> Result<Outcome> {
-    let mut missing: Vec<&str> = PROGRAMS
-        .iter()
-        .filter(|(name, _)| !is_installed(name))
-        .map(|(_, package)| *package)
-        .collect();
+    let mut missing: Vec<&str> =
+        PROGRAMS.iter().filter(|(name, _)| !is_installed(name)).map(|(_, package)| *package).collect();
     if !answers(Command::new("python3").args(["-m", "pip", "--version"])) {
         missing.push("python3-pip");
     }
     if missing.is_empty() {
         return Ok(Outcome::done());
     }
-    let mine = Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|id| id.stdout.trim_ascii() == b"0");
+    let mine = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
     if !mine || !is_installed("apt-get") {
-        bail!(
-            "these programs are missing; install them and come back: apt-get install {}",
-            missing.join(" ")
-        );
+        bail!("these programs are missing; install them and come back: apt-get install {}", missing.join(" "));
     }
     let mut install = program("apt-get", &["install", "-y", "--no-install-recommends"]);
-    install
-        .args(&missing)
-        .env("DEBIAN_FRONTEND", "noninteractive");
+    install.args(&missing).env("DEBIAN_FRONTEND", "noninteractive");
     if must(&mut install).is_err() {
         must(&mut program("apt-get", &["update"]))?;
         must(&mut install)?;
@@ -82,13 +71,7 @@ pub fn peers() -> Result<Outcome> {
     if !lock.is_file() {
         notes.push("no package-lock.json".to_owned());
     } else if once("peers-npm", &lock, &peers.join("node_modules"), || {
-        must(
-            program(
-                "npm",
-                &["ci", "--no-audit", "--no-fund", "--ignore-scripts"],
-            )
-            .current_dir(&peers),
-        )
+        must(program("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&peers))
     })? {
         notes.push("npm packages installed".to_owned());
     }
@@ -102,19 +85,8 @@ pub fn peers() -> Result<Outcome> {
             fs::remove_dir_all(&python)?;
         }
         let mut install = program("python3", &["-m", "pip", "install", "--quiet"]);
-        install.args([
-            "--disable-pip-version-check",
-            "--no-input",
-            "--root-user-action",
-            "ignore",
-        ]);
-        must(
-            install
-                .arg("--target")
-                .arg(&python)
-                .arg("--requirement")
-                .arg(&pins),
-        )
+        install.args(["--disable-pip-version-check", "--no-input", "--root-user-action", "ignore"]);
+        must(install.arg("--target").arg(&python).arg("--requirement").arg(&pins))
     })? {
         notes.push("Python packages installed".to_owned());
     }
@@ -125,12 +97,7 @@ pub fn peers() -> Result<Outcome> {
 }
 
 /// Runs `install` unless `result` exists and was made from these very pins. Says whether it ran.
-fn once(
-    name: &str,
-    pins: &Path,
-    result: &Path,
-    install: impl FnOnce() -> Result<()>,
-) -> Result<bool> {
+fn once(name: &str, pins: &Path, result: &Path, install: impl FnOnce() -> Result<()>) -> Result<bool> {
     let wanted = fs::read(pins).with_context(|| format!("cannot read {}", pins.display()))?;
     let stamps = target_dir()?.join("tools");
     let stamp = stamps.join(format!("{name}.pins"));

@@ -36,19 +36,11 @@ impl Outcome {
     }
 
     pub fn note(note: impl Into<String>) -> Self {
-        Self {
-            skipped: false,
-            note: note.into(),
-            summary: None,
-        }
+        Self { skipped: false, note: note.into(), summary: None }
     }
 
     pub fn skipped(why: impl Into<String>) -> Self {
-        Self {
-            skipped: true,
-            note: why.into(),
-            summary: None,
-        }
+        Self { skipped: true, note: why.into(), summary: None }
     }
 }
 
@@ -59,35 +51,12 @@ const STEPS: &[Step] = &[
     ("system packages", tools::system_packages),
     ("WASM target", tools::wasm_target),
     ("format", || passes(&["fmt", "--all", "--check"])),
-    ("clippy", || {
-        passes(&[
-            "clippy",
-            ALL[0],
-            ALL[1],
-            ALL[2],
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ])
-    }),
-    ("core on WASM", || {
-        passes(&[
-            "build",
-            "-p",
-            "samekey-core",
-            "--target",
-            "wasm32-unknown-unknown",
-        ])
-    }),
-    ("library without the binary", || {
-        passes(&["check", "-p", "samekey"])
-    }),
+    ("clippy", || passes(&["clippy", ALL[0], ALL[1], ALL[2], "--all-targets", "--", "-D", "warnings"])),
+    ("core on WASM", || passes(&["build", "-p", "samekey-core", "--target", "wasm32-unknown-unknown"])),
+    ("library without the binary", || passes(&["check", "-p", "samekey"])),
     ("documentation", documentation),
     ("licences and sources", licences),
-    ("binary", || {
-        passes(&["build", ALL[0], ALL[1], ALL[2], "--bin", "samekey"])
-    }),
+    ("binary", || passes(&["build", ALL[0], ALL[1], ALL[2], "--bin", "samekey"])),
     ("peers' packages", tools::peers),
     ("tests", tests),
     ("documentation's examples", examples),
@@ -99,9 +68,7 @@ const ALL: [&str; 3] = ["--workspace", "--features", "samekey/cli"];
 
 impl Verify {
     pub fn run(self) -> Result<()> {
-        let wanted = |name: &str| {
-            self.only.is_empty() || self.only.iter().any(|part| name.contains(part.as_str()))
-        };
+        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|part| name.contains(part.as_str()));
         let steps: Vec<&Step> = STEPS.iter().filter(|(name, _)| wanted(name)).collect();
         if steps.is_empty() {
             bail!("no step is named like that; `cargo verify --list` shows them");
@@ -123,10 +90,7 @@ impl Verify {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     print_table(&rows, began.elapsed());
-                    bail!(
-                        "verify failed at \"{name}\" after {}: {error:#}",
-                        seconds(step_began.elapsed())
-                    );
+                    bail!("verify failed at \"{name}\" after {}: {error:#}", seconds(step_began.elapsed()));
                 }
             };
             let took = step_began.elapsed();
@@ -169,31 +133,12 @@ fn licences() -> Result<Outcome> {
 fn tests() -> Result<Outcome> {
     let nextest = answers(&mut cargo(&["nextest", "--version"]));
     let mut run = if nextest {
-        cargo(&[
-            "nextest",
-            "run",
-            ALL[0],
-            ALL[1],
-            ALL[2],
-            "--no-fail-fast",
-            "--no-tests",
-            "pass",
-        ])
+        cargo(&["nextest", "run", ALL[0], ALL[1], ALL[2], "--no-fail-fast", "--no-tests", "pass"])
     } else {
-        cargo(&[
-            "test",
-            ALL[0],
-            ALL[1],
-            ALL[2],
-            "--lib",
-            "--bins",
-            "--tests",
-            "--no-fail-fast",
-        ])
+        cargo(&["test", ALL[0], ALL[1], ALL[2], "--lib", "--bins", "--tests", "--no-fail-fast"])
     };
     // Pinned Python packages lie here; see tools.rs.
-    run.env("PYTHONPATH", target_dir()?.join("tools/peers-python"))
-        .env("CARGO_TERM_COLOR", "never");
+    run.env("PYTHONPATH", target_dir()?.join("tools/peers-python")).env("CARGO_TERM_COLOR", "never");
     let lines = must_keeping(&mut run, is_summary)?;
     let summary = match lines.last() {
         Some(line) if nextest => line.clone(),
@@ -203,15 +148,8 @@ fn tests() -> Result<Outcome> {
     if !summary.contains(" passed") || summary.contains(" 0 passed") {
         bail!("the test runner ended well but ran no test");
     }
-    let note = summary
-        .split_once("run: ")
-        .map_or(summary.as_str(), |(_, counts)| counts)
-        .to_owned();
-    Ok(Outcome {
-        skipped: false,
-        note,
-        summary: Some(summary),
-    })
+    let note = summary.split_once("run: ").map_or(summary.as_str(), |(_, counts)| counts).to_owned();
+    Ok(Outcome { skipped: false, note, summary: Some(summary) })
 }
 
 fn examples() -> Result<Outcome> {
@@ -237,23 +175,14 @@ fn added_up(lines: &[String]) -> String {
             })
             .sum()
     };
-    format!(
-        "{} passed, {} failed, {} ignored",
-        count("passed"),
-        count("failed"),
-        count("ignored")
-    )
+    format!("{} passed, {} failed, {} ignored", count("passed"), count("failed"), count("ignored"))
 }
 
 fn print_table(rows: &[(&str, Duration, Outcome)], total: Duration) {
     // CI wants whole lines on one stream, whatever the steps wrote to the other.
     println!();
     for (name, took, outcome) in rows {
-        let time = if outcome.skipped {
-            "skipped".to_owned()
-        } else {
-            seconds(*took)
-        };
+        let time = if outcome.skipped { "skipped".to_owned() } else { seconds(*took) };
         println!("{name:<28} {time:>9}  {}", outcome.note);
     }
     println!("{:<28} {:>9}", "total", seconds(total));

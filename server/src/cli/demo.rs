@@ -53,19 +53,12 @@ pub async fn run<F>(args: DemoArgs, serve: impl FnOnce(DemoServe) -> F) -> Resul
 where
     F: Future<Output = Result<()>>,
 {
-    let listener = TcpListener::bind(args.shop).await.with_context(|| {
-        format!(
-            "the shop cannot listen on {}; try --shop 127.0.0.1:0",
-            args.shop
-        )
-    })?;
+    let listener = TcpListener::bind(args.shop)
+        .await
+        .with_context(|| format!("the shop cannot listen on {}; try --shop 127.0.0.1:0", args.shop))?;
     let shop_address = listener.local_addr()?;
     let folder = Folder::new()?;
-    let addresses = Addresses {
-        samekey: args.listen,
-        admin: args.admin,
-        shop: shop_address,
-    };
+    let addresses = Addresses { samekey: args.listen, admin: args.admin, shop: shop_address };
 
     let (close, closed) = tokio::sync::oneshot::channel::<()>();
     let open = tokio::spawn(shop(listener, async { drop(closed.await) }));
@@ -116,11 +109,7 @@ mod tests {
     #[tokio::test]
     async fn the_shop_is_open_while_serve_runs_and_nothing_stays_behind() {
         let any = "127.0.0.1:0".parse().unwrap();
-        let args = DemoArgs {
-            listen: any,
-            admin: any,
-            shop: any,
-        };
+        let args = DemoArgs { listen: any, admin: any, shop: any };
         let mut seen = None;
         run(args, async |serve: DemoServe| {
             let shop = serve.upstream.strip_prefix("http://").unwrap();

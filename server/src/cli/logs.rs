@@ -23,12 +23,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogArgs {
     /// How log lines look. They go to the error stream.
-    #[arg(
-        long,
-        env = "SAMEKEY_LOG",
-        value_name = "FORMAT",
-        default_value = "text"
-    )]
+    #[arg(long, env = "SAMEKEY_LOG", value_name = "FORMAT", default_value = "text")]
     pub log: LogFormat,
 
     /// The least level that is logged: error, warn, info, debug or trace; or directives such as
@@ -48,8 +43,7 @@ pub enum LogFormat {
 
 /// Starts logging for the whole process. A second call, as in a test, changes nothing.
 pub fn init(args: &LogArgs) {
-    let colour =
-        stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+    let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     let _ = subscriber(args, stderr, colour).try_init();
 }
 
@@ -64,13 +58,7 @@ where
         // panic there: a log pipe that went away must not end requests.
         .log_internal_errors(false);
     match args.log {
-        LogFormat::Text => Box::new(
-            lines
-                .with_ansi(colour)
-                .with_target(false)
-                .with_timer(Utc)
-                .finish(),
-        ),
+        LogFormat::Text => Box::new(lines.with_ansi(colour).with_target(false).with_timer(Utc).finish()),
         LogFormat::Json => Box::new(lines.with_ansi(false).event_format(JsonLines).finish()),
     }
 }
@@ -115,12 +103,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(
-        &self,
-        _: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let metadata = event.metadata();
         let level = metadata.level().as_str().to_ascii_lowercase();
         let mut line = format!("{{\"ts\":\"{}\",\"level\":\"{level}\"", Utc::now());
@@ -191,10 +174,7 @@ mod tests {
     fn logged(log: LogFormat, log_level: &str, write: impl FnOnce()) -> String {
         let pages = Pages::default();
         let writer = pages.clone();
-        let args = LogArgs {
-            log,
-            log_level: log_level.to_owned(),
-        };
+        let args = LogArgs { log, log_level: log_level.to_owned() };
         tracing::subscriber::with_default(subscriber(&args, move || writer.clone(), false), write);
         String::from_utf8(pages.0.lock().unwrap().clone()).unwrap()
     }
@@ -202,18 +182,10 @@ mod tests {
     #[test]
     fn json_is_one_flat_object_per_line() {
         let lines = logged(LogFormat::Json, "info", || {
-            tracing::info!(
-                event = "request",
-                http.response.status_code = 201_u16,
-                duration_ms = 0.5,
-                "two\n\"lines\""
-            );
+            tracing::info!(event = "request", http.response.status_code = 201_u16, duration_ms = 0.5, "two\n\"lines\"");
             tracing::warn!(event = "uncertain", state = ?Some(1), replayed = false, age_s = -1);
         });
-        let lines: Vec<serde_json::Value> = lines
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let lines: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["level"], "info");
         assert_eq!(lines[0]["event"], "request");
@@ -233,10 +205,7 @@ mod tests {
         let line = logged(LogFormat::Text, "info", || {
             tracing::info!(event = "request", "hello");
         });
-        assert!(
-            line.contains("INFO") && line.contains("hello") && line.contains("request"),
-            "{line}"
-        );
+        assert!(line.contains("INFO") && line.contains("hello") && line.contains("request"), "{line}");
         assert!(!line.contains('\u{1b}'), "{line:?}");
     }
 
@@ -248,10 +217,7 @@ mod tests {
             tracing::warn!(target: "hyper::proto", "a warning");
         };
         let lines = logged(LogFormat::Json, "debug", write);
-        assert!(
-            lines.contains("mine") && !lines.contains("a header"),
-            "{lines}"
-        );
+        assert!(lines.contains("mine") && !lines.contains("a header"), "{lines}");
         assert!(lines.contains("\"target\":\"hyper::proto\""), "{lines}");
         assert!(logged(LogFormat::Json, "hyper=debug", write).contains("a header"));
         assert!(logged(LogFormat::Json, "error", write).is_empty());

@@ -67,9 +67,7 @@ pub async fn shop(listener: TcpListener, shutdown: impl Future<Output = ()>) {
                 }
             }
         });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .serve_connection(TokioIo::new(stream), service);
+        let connection = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // Lost answers end here, and so do clients that hung up.
@@ -108,25 +106,16 @@ fn router() -> Router {
 
 async fn take(State(ledger): State<Ledger>, headers: HeaderMap, body: Bytes) -> Response<Body> {
     let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let delay = said("shop-delay-ms")
-        .and_then(|ms| ms.parse().ok())
-        .map_or(Duration::ZERO, Duration::from_millis);
+    let delay = said("shop-delay-ms").and_then(|ms| ms.parse().ok()).map_or(Duration::ZERO, Duration::from_millis);
     tokio::time::sleep(delay.min(MAX_DELAY)).await;
     let fault = said("shop-fault");
     match fault {
         Some("error-before") => {
-            return problem(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "Asked to fail; no order was taken.",
-            );
+            return problem(StatusCode::INTERNAL_SERVER_ERROR, "Asked to fail; no order was taken.");
         }
         Some("busy") => {
-            let mut busy = problem(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Asked to be busy; no order was taken.",
-            );
-            busy.headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            let mut busy = problem(StatusCode::SERVICE_UNAVAILABLE, "Asked to be busy; no order was taken.");
+            busy.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return busy;
         }
         _ => {}
@@ -134,32 +123,19 @@ async fn take(State(ledger): State<Ledger>, headers: HeaderMap, body: Bytes) -> 
     let wanted = match serde_json::from_slice::<Wanted>(&body) {
         Ok(wanted) if (1..=1000).contains(&wanted.quantity) && !wanted.sku.is_empty() => wanted,
         Ok(_) => {
-            return problem(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "An order has a sku and a quantity from 1 to 1000.",
-            );
+            return problem(StatusCode::UNPROCESSABLE_ENTITY, "An order has a sku and a quantity from 1 to 1000.");
         }
         Err(error) => {
-            return problem(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &format!("This is not an order: {error}."),
-            );
+            return problem(StatusCode::UNPROCESSABLE_ENTITY, &format!("This is not an order: {error}."));
         }
     };
     let order = {
         let mut orders = ledger.lock().unwrap_or_else(PoisonError::into_inner);
         if orders.len() >= MAX_ORDERS {
-            return problem(
-                StatusCode::INSUFFICIENT_STORAGE,
-                "The ledger is full; restart the demo.",
-            );
+            return problem(StatusCode::INSUFFICIENT_STORAGE, "The ledger is full; restart the demo.");
         }
         let id = format!("o{}", orders.len() + 1);
-        let order = Order {
-            id,
-            sku: wanted.sku,
-            quantity: wanted.quantity,
-        };
+        let order = Order { id, sku: wanted.sku, quantity: wanted.quantity };
         orders.push(order.clone());
         order
     };
@@ -169,10 +145,7 @@ async fn take(State(ledger): State<Ledger>, headers: HeaderMap, body: Bytes) -> 
             lost.extensions_mut().insert(LostAnswer);
             lost
         }
-        Some("error-after") => problem(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "Asked to fail after the order was taken.",
-        ),
+        Some("error-after") => problem(StatusCode::INTERNAL_SERVER_ERROR, "Asked to fail after the order was taken."),
         _ => {
             let mut response = json(StatusCode::CREATED, &order);
             if let Ok(location) = HeaderValue::try_from(format!("/orders/{}", order.id)) {
@@ -189,23 +162,11 @@ async fn ledger(State(ledger): State<Ledger>) -> Response<Body> {
         count: usize,
         orders: Vec<Order>,
     }
-    let orders = ledger
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
-    json(
-        StatusCode::OK,
-        &Page {
-            count: orders.len(),
-            orders,
-        },
-    )
+    let orders = ledger.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    json(StatusCode::OK, &Page { count: orders.len(), orders })
 }
 
-async fn order(
-    State(ledger): State<Ledger>,
-    Path(id): Path<String>,
-) -> Result<Response<Body>, Infallible> {
+async fn order(State(ledger): State<Ledger>, Path(id): Path<String>) -> Result<Response<Body>, Infallible> {
     let orders = ledger.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(match orders.iter().find(|order| order.id == id) {
         Some(order) => json(StatusCode::OK, order),
@@ -215,14 +176,9 @@ async fn order(
 
 fn problem(status: StatusCode, detail: &str) -> Response<Body> {
     let title = status.canonical_reason().unwrap_or_default();
-    let mut response = json(
-        status,
-        &serde_json::json!({ "title": title, "status": status.as_u16(), "detail": detail }),
-    );
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/problem+json"),
-    );
+    let mut response =
+        json(status, &serde_json::json!({ "title": title, "status": status.as_u16(), "detail": detail }));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     response
 }
 
@@ -232,9 +188,7 @@ fn json(status: StatusCode, content: &impl Serialize) -> Response<Body> {
     text.push(b'\n');
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -270,56 +224,24 @@ mod tests {
         let tea = r#"{"sku":"tea","quantity":1}"#;
 
         let first = ask(address, "POST /orders", "", tea).await;
-        assert!(
-            first.starts_with("HTTP/1.1 201 Created") && first.contains("location: /orders/o1"),
-            "{first}"
-        );
-        assert!(
-            first.ends_with("{\"id\":\"o1\",\"sku\":\"tea\",\"quantity\":1}\n"),
-            "{first}"
-        );
-        for nonsense in [
-            "",
-            "{",
-            r#"{"sku":"tea"}"#,
-            r#"{"sku":"tea","quantity":0}"#,
-            r#"{"sku":"","quantity":1}"#,
-        ] {
+        assert!(first.starts_with("HTTP/1.1 201 Created") && first.contains("location: /orders/o1"), "{first}");
+        assert!(first.ends_with("{\"id\":\"o1\",\"sku\":\"tea\",\"quantity\":1}\n"), "{first}");
+        for nonsense in ["", "{", r#"{"sku":"tea"}"#, r#"{"sku":"tea","quantity":0}"#, r#"{"sku":"","quantity":1}"#] {
             let refused = ask(address, "POST /orders", "", nonsense).await;
             assert!(refused.starts_with("HTTP/1.1 422"), "{nonsense}: {refused}");
         }
-        assert_eq!(
-            ask(address, "POST /orders", "Shop-Fault: lost-answer\r\n", tea).await,
-            ""
-        );
+        assert_eq!(ask(address, "POST /orders", "Shop-Fault: lost-answer\r\n", tea).await, "");
         let after = ask(address, "POST /orders", "Shop-Fault: error-after\r\n", tea).await;
         assert!(after.starts_with("HTTP/1.1 500"), "{after}");
         let before = ask(address, "POST /orders", "Shop-Fault: error-before\r\n", tea).await;
         assert!(before.starts_with("HTTP/1.1 500"), "{before}");
-        let busy = ask(
-            address,
-            "POST /orders",
-            "Shop-Fault: busy\r\nShop-Delay-Ms: 20\r\n",
-            tea,
-        )
-        .await;
-        assert!(
-            busy.starts_with("HTTP/1.1 503") && busy.contains("retry-after: 1"),
-            "{busy}"
-        );
+        let busy = ask(address, "POST /orders", "Shop-Fault: busy\r\nShop-Delay-Ms: 20\r\n", tea).await;
+        assert!(busy.starts_with("HTTP/1.1 503") && busy.contains("retry-after: 1"), "{busy}");
 
         let ledger = ask(address, "GET /orders", "", "").await;
         assert!(ledger.contains("{\"count\":3,"), "{ledger}");
-        assert!(
-            ask(address, "GET /orders/o3", "", "")
-                .await
-                .starts_with("HTTP/1.1 200")
-        );
-        assert!(
-            ask(address, "GET /orders/o4", "", "")
-                .await
-                .starts_with("HTTP/1.1 404")
-        );
+        assert!(ask(address, "GET /orders/o3", "", "").await.starts_with("HTTP/1.1 200"));
+        assert!(ask(address, "GET /orders/o4", "", "").await.starts_with("HTTP/1.1 404"));
 
         end.send(()).unwrap();
         open.await.unwrap();

@@ -16,11 +16,7 @@ pub struct Addresses {
 /// The demo's text for these addresses: every indented line can be pasted into a shell.
 #[must_use]
 pub fn walkthrough(addresses: Addresses) -> String {
-    let Addresses {
-        samekey,
-        admin,
-        shop,
-    } = addresses;
+    let Addresses { samekey, admin, shop } = addresses;
     format!(
         r#"
 samekey stands in front of a small shop that knows nothing of idempotency:
@@ -78,22 +74,10 @@ mod tests {
             admin: ([127, 0, 0, 1], 8788).into(),
             shop: ([127, 0, 0, 1], 8789).into(),
         });
-        let pasted: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with("    "))
-            .collect();
+        let pasted: Vec<&str> = text.lines().filter(|line| line.starts_with("    ")).collect();
         assert!(pasted.iter().any(|line| line.contains("order() { curl")));
-        assert!(
-            pasted
-                .iter()
-                .filter(|line| line.contains("order -H"))
-                .count()
-                >= 6
-        );
-        assert!(
-            !text.contains("{{") && !text.contains("}}"),
-            "an escape was left over:\n{text}"
-        );
+        assert!(pasted.iter().filter(|line| line.contains("order -H")).count() >= 6);
+        assert!(!text.contains("{{") && !text.contains("}}"), "an escape was left over:\n{text}");
         for line in text.lines().filter(|line| !line.starts_with("    ")) {
             assert!(line.len() <= 110, "{line}");
         }

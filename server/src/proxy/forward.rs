@@ -114,12 +114,7 @@ impl Forward {
     /// # Errors
     /// If the upstream is not a plain `http` URL.
     pub fn new(config: ForwardConfig) -> Result<Self, UpstreamError> {
-        let ForwardConfig {
-            upstream,
-            connect_timeout,
-            upstream_idle,
-            uncovered_idle,
-        } = config;
+        let ForwardConfig { upstream, connect_timeout, upstream_idle, uncovered_idle } = config;
         let parts = upstream.into_parts();
         if parts.scheme != Some(Scheme::HTTP) {
             return Err(UpstreamError::Scheme);
@@ -131,9 +126,7 @@ impl Forward {
         if authority.as_str().contains('@') {
             return Err(UpstreamError::UserInfo);
         }
-        let path = parts
-            .path_and_query
-            .unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
         if path.query().is_some() {
             return Err(UpstreamError::Query);
         }
@@ -161,20 +154,14 @@ impl Forward {
     fn outgoing(&self, request: Request<Body>) -> Result<Request<Body>, Refusal> {
         let (mut parts, body) = request.into_parts();
         if parts.method == Method::CONNECT {
-            return Err((
-                StatusCode::METHOD_NOT_ALLOWED,
-                "This is not a tunnelling proxy.",
-            ));
+            return Err((StatusCode::METHOD_NOT_ALLOWED, "This is not a tunnelling proxy."));
         }
         if hop::has_foreign_coding(&parts.headers) {
             let why = "The only transfer coding understood here is chunked.";
             return Err((StatusCode::NOT_IMPLEMENTED, why));
         }
         let Some(uri) = self.target(&parts.uri) else {
-            return Err((
-                StatusCode::URI_TOO_LONG,
-                "The address is too long to forward.",
-            ));
+            return Err((StatusCode::URI_TOO_LONG, "The address is too long to forward."));
         };
         // The target of an absolute-form request replaces Host (RFC 9112 section 3.2.2).
         if let Some(authority) = parts.uri.authority()
@@ -219,31 +206,23 @@ impl tower::Service<Request<Body>> for Forward {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let under_claim = request.extensions().get::<Attempt>().is_some();
-        let client = if under_claim {
-            &self.covered
-        } else {
-            &self.uncovered
-        };
-        let sent = self
-            .outgoing(request)
-            .map(|outgoing| client.request(outgoing));
+        let client = if under_claim { &self.covered } else { &self.uncovered };
+        let sent = self.outgoing(request).map(|outgoing| client.request(outgoing));
         Box::pin(async move {
             let answer = match sent {
                 Ok(answer) => answer.await,
                 Err((status, why)) => return Ok(problem(status, why)),
             };
-            Ok(
-                match answer.map_err(|error| classify(&error)).and_then(incoming) {
-                    Ok(response) => response,
-                    Err(failure) => {
-                        if !under_claim {
-                            // The layer logs its own; nobody else would log this one.
-                            tracing::warn!(event = "upstream_error", failure = ?failure);
-                        }
-                        failed(failure)
+            Ok(match answer.map_err(|error| classify(&error)).and_then(incoming) {
+                Ok(response) => response,
+                Err(failure) => {
+                    if !under_claim {
+                        // The layer logs its own; nobody else would log this one.
+                        tracing::warn!(event = "upstream_error", failure = ?failure);
                     }
-                },
-            )
+                    failed(failure)
+                }
+            })
         })
     }
 }
@@ -270,16 +249,10 @@ fn incoming(response: Response<hyper::body::Incoming>) -> Result<Response<Body>,
 /// See the page above: only a proof makes it `NotSent`.
 fn classify(error: &ClientError) -> Failure {
     let no_connection = error.connect_info().is_none();
-    let handed_back = error
-        .source()
-        .and_then(|source| source.downcast_ref::<hyper::Error>())
-        .is_some_and(hyper::Error::is_canceled);
+    let handed_back =
+        error.source().and_then(|source| source.downcast_ref::<hyper::Error>()).is_some_and(hyper::Error::is_canceled);
     let detail = chain(error);
-    if no_connection || handed_back {
-        Failure::NotSent { detail }
-    } else {
-        Failure::Unknown { detail }
-    }
+    if no_connection || handed_back { Failure::NotSent { detail } } else { Failure::Unknown { detail } }
 }
 
 /// An error with its causes, for the log.
@@ -296,9 +269,7 @@ fn chain(error: &dyn StdError) -> String {
 
 fn failed(failure: Failure) -> Response<Body> {
     let detail = match failure {
-        Failure::NotSent { .. } => {
-            "The service behind this proxy could not be reached. The request was not sent."
-        }
+        Failure::NotSent { .. } => "The service behind this proxy could not be reached. The request was not sent.",
         _ => "The service behind this proxy gave no answer. Whether it acted is unknown.",
     };
     let mut response = problem(StatusCode::BAD_GATEWAY, detail);
@@ -321,7 +292,5 @@ fn problem(status: StatusCode, detail: &str) -> Response<Body> {
 
 fn host_and_port(authority: &Authority) -> &str {
     let authority = authority.as_str();
-    authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host)
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
 }

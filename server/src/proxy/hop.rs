@@ -1,8 +1,8 @@
 //! Headers that belong to one connection and go no further (RFC 9110 section 7.6.1).
 
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, HeaderMap,
-    HeaderName, TE, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 
 const HOP_BY_HOP: [HeaderName; 6] = [
@@ -65,12 +65,10 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 /// Whether the body came in a transfer coding other than `chunked`. Such a coding would be lost
 /// with the header, and the other side would take the coded bytes for the content.
 pub(super) fn has_foreign_coding(headers: &HeaderMap) -> bool {
-    headers.get_all(TRANSFER_ENCODING).iter().any(|value| {
-        !value
-            .as_bytes()
-            .trim_ascii()
-            .eq_ignore_ascii_case(b"chunked")
-    })
+    headers
+        .get_all(TRANSFER_ENCODING)
+        .iter()
+        .any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 #[cfg(test)]
@@ -107,10 +105,7 @@ mod tests {
     #[test]
     fn a_client_cannot_strip_what_protects_the_upstream() {
         let left = stripped(&[
-            (
-                "connection",
-                "Idempotency-Key, Samekey-Attempt, Authorization, Host",
-            ),
+            ("connection", "Idempotency-Key, Samekey-Attempt, Authorization, Host"),
             ("idempotency-key", "k"),
             ("samekey-attempt", "1"),
             ("authorization", "Bearer t"),

@@ -33,10 +33,7 @@ impl Upstream {
                 thread::spawn(move || script(stream, number));
             }
         });
-        Self {
-            address,
-            connections,
-        }
+        Self { address, connections }
     }
 
     /// One that notes each request and answers all of them.
@@ -59,8 +56,7 @@ impl Upstream {
     }
 
     fn forward_with(&self, path: &str, change: impl FnOnce(&mut ForwardConfig)) -> Forward {
-        let mut config =
-            ForwardConfig::new(format!("http://{}{path}", self.address).parse().unwrap());
+        let mut config = ForwardConfig::new(format!("http://{}{path}", self.address).parse().unwrap());
         change(&mut config);
         Forward::new(config).unwrap()
     }
@@ -99,10 +95,7 @@ fn reset(stream: &TcpStream) {
 }
 
 fn post(uri: &str) -> Request<Body> {
-    Request::post(uri)
-        .header(HOST, "shop.example")
-        .body(Body::from("hello"))
-        .unwrap()
+    Request::post(uri).header(HOST, "shop.example").body(Body::from("hello")).unwrap()
 }
 
 fn claimed(uri: &str) -> Request<Body> {
@@ -116,14 +109,7 @@ fn attempt() -> Attempt {
 }
 
 async fn send(forward: &Forward, request: Request<Body>) -> Response<Body> {
-    forward
-        .clone()
-        .ready()
-        .await
-        .unwrap()
-        .call(request)
-        .await
-        .unwrap()
+    forward.clone().ready().await.unwrap().call(request).await.unwrap()
 }
 
 async fn send_whole(forward: &Forward, request: Request<Body>) -> Result<String, Failure> {
@@ -132,33 +118,19 @@ async fn send_whole(forward: &Forward, request: Request<Body>) -> Result<String,
         assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
         return Err(failure.clone());
     }
-    let body = response
-        .into_body()
-        .collect()
-        .await
-        .expect("a whole body")
-        .to_bytes();
+    let body = response.into_body().collect().await.expect("a whole body").to_bytes();
     Ok(String::from_utf8(body.to_vec()).unwrap())
 }
 
 #[track_caller]
 fn assert_unknown(outcome: &Result<String, Failure>) {
-    assert!(
-        matches!(outcome, Err(Failure::Unknown { .. })),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Err(Failure::Unknown { .. })), "{outcome:?}");
 }
 
 #[tokio::test]
 async fn a_refused_connection_means_not_sent() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let forward = Forward::new(ForwardConfig::new(
-        format!("http://{free}").parse().unwrap(),
-    ))
-    .unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let forward = Forward::new(ForwardConfig::new(format!("http://{free}").parse().unwrap())).unwrap();
     for request in [post("/"), claimed("/")] {
         let failure = send_whole(&forward, request).await.unwrap_err();
         assert!(matches!(failure, Failure::NotSent { .. }), "{failure:?}");
@@ -218,10 +190,7 @@ async fn no_request_arrives_twice_however_the_race_ends() {
     let notes = Arc::clone(&seen);
     let upstream = Upstream::new(move |mut stream, _| {
         if let Some(request) = read_request(&mut stream) {
-            notes
-                .lock()
-                .unwrap()
-                .push(request.lines().next().unwrap().to_owned());
+            notes.lock().unwrap().push(request.lines().next().unwrap().to_owned());
             let _ = stream.write_all(OK);
         }
     });
@@ -235,10 +204,7 @@ async fn no_request_arrives_twice_however_the_race_ends() {
             }
             Err(Failure::NotSent { detail }) => {
                 let line = format!("POST /{number} HTTP/1.1");
-                assert!(
-                    !seen.lock().unwrap().contains(&line),
-                    "{line} arrived: {detail}"
-                );
+                assert!(!seen.lock().unwrap().contains(&line), "{line} arrived: {detail}");
             }
             Err(_) => {}
         }
@@ -282,11 +248,7 @@ async fn a_claim_never_goes_out_on_a_connection_that_idled_too_long() {
     send_whole(&forward, post("/")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(250)).await;
     send_whole(&forward, post("/")).await.unwrap();
-    assert_eq!(
-        upstream.connections(),
-        3,
-        "others have a pool and a limit of their own"
-    );
+    assert_eq!(upstream.connections(), 3, "others have a pool and a limit of their own");
 }
 
 /// What each truncated answer gives: a head, then an error instead of an end.
@@ -339,8 +301,7 @@ async fn a_reset_in_the_middle_of_a_body_is_an_error_of_the_body() {
 async fn an_unasked_switch_of_protocols_is_unknown() {
     let upstream = Upstream::new(|mut stream, _| {
         read_request(&mut stream);
-        let _ = stream
-            .write_all(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
+        let _ = stream.write_all(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
     });
     assert_unknown(&send_whole(&upstream.forward(), claimed("/")).await);
 }
@@ -350,11 +311,7 @@ async fn path_and_query_arrive_byte_for_byte() {
     let (upstream, seen) = Upstream::recording();
     for (base, sent, arrived) in [
         ("", "/", "/"),
-        (
-            "",
-            "/a%2Fb//c/../d;e?x=1&&y=%zz?",
-            "/a%2Fb//c/../d;e?x=1&&y=%zz?",
-        ),
+        ("", "/a%2Fb//c/../d;e?x=1&&y=%zz?", "/a%2Fb//c/../d;e?x=1&&y=%zz?"),
         ("", "/lone?", "/lone?"),
         ("/api/", "/orders?x=1", "/api/orders?x=1"),
         ("/api", "/", "/api/"),
@@ -381,17 +338,9 @@ async fn path_and_query_arrive_byte_for_byte() {
 #[tokio::test]
 async fn options_of_the_whole_server_keep_their_star() {
     let (upstream, seen) = Upstream::recording();
-    let request = Request::options("*")
-        .header(HOST, "shop.example")
-        .body(Body::empty())
-        .unwrap();
-    send_whole(&upstream.forward_with("/api", |_| {}), request)
-        .await
-        .unwrap();
-    assert!(
-        seen.lock().unwrap()[0].starts_with("OPTIONS * HTTP/1.1\r\n"),
-        "{seen:?}"
-    );
+    let request = Request::options("*").header(HOST, "shop.example").body(Body::empty()).unwrap();
+    send_whole(&upstream.forward_with("/api", |_| {}), request).await.unwrap();
+    assert!(seen.lock().unwrap()[0].starts_with("OPTIONS * HTTP/1.1\r\n"), "{seen:?}");
 }
 
 #[tokio::test]
@@ -418,11 +367,7 @@ async fn headers_of_one_hop_end_here_in_both_directions() {
         .unwrap();
     let response = send(&upstream.forward(), request).await;
     assert_eq!(response.status(), StatusCode::CREATED);
-    let names: Vec<_> = response
-        .headers()
-        .keys()
-        .map(http::HeaderName::as_str)
-        .collect();
+    let names: Vec<_> = response.headers().keys().map(http::HeaderName::as_str).collect();
     assert_eq!(names, ["set-cookie"]);
     assert_eq!(response.headers().get_all("set-cookie").iter().count(), 2);
 
@@ -431,35 +376,18 @@ async fn headers_of_one_hop_end_here_in_both_directions() {
         assert_eq!(header(&request, gone), None, "{request}");
     }
     assert_eq!(header(&request, "idempotency-key"), Some("k"));
-    assert_eq!(
-        header(&request, "host"),
-        Some(upstream.address.to_string().as_str())
-    );
-    assert!(
-        request.starts_with("POST / HTTP/1.1\r\n") && request.ends_with("\r\n\r\nhello"),
-        "{request}"
-    );
+    assert_eq!(header(&request, "host"), Some(upstream.address.to_string().as_str()));
+    assert!(request.starts_with("POST / HTTP/1.1\r\n") && request.ends_with("\r\n\r\nhello"), "{request}");
 }
 
 #[tokio::test]
 async fn what_cannot_be_forwarded_is_refused_before_a_connection() {
     let (upstream, seen) = Upstream::recording();
     let forward = upstream.forward();
-    let tunnel = Request::connect("other.example:443")
-        .body(Body::empty())
-        .unwrap();
-    assert_eq!(
-        send(&forward, tunnel).await.status(),
-        StatusCode::METHOD_NOT_ALLOWED
-    );
-    let coded = Request::post("/")
-        .header("transfer-encoding", "gzip, chunked")
-        .body(Body::empty())
-        .unwrap();
-    assert_eq!(
-        send(&forward, coded).await.status(),
-        StatusCode::NOT_IMPLEMENTED
-    );
+    let tunnel = Request::connect("other.example:443").body(Body::empty()).unwrap();
+    assert_eq!(send(&forward, tunnel).await.status(), StatusCode::METHOD_NOT_ALLOWED);
+    let coded = Request::post("/").header("transfer-encoding", "gzip, chunked").body(Body::empty()).unwrap();
+    assert_eq!(send(&forward, coded).await.status(), StatusCode::NOT_IMPLEMENTED);
     assert!(seen.lock().unwrap().is_empty());
 }
 
@@ -473,8 +401,7 @@ async fn giving_up_closes_the_connection() {
         told.send(matches!(end, Ok(0) | Err(_))).unwrap();
     });
     let forward = upstream.forward();
-    let given_up =
-        tokio::time::timeout(Duration::from_millis(100), send(&forward, claimed("/"))).await;
+    let given_up = tokio::time::timeout(Duration::from_millis(100), send(&forward, claimed("/"))).await;
     assert!(given_up.is_err());
     let closed = tokio::task::spawn_blocking(move || hears.recv_timeout(Duration::from_secs(5)));
     assert_eq!(closed.await.unwrap(), Ok(true));
@@ -485,12 +412,6 @@ fn an_upstream_that_cannot_work_is_refused_by_name() {
     let refusal = |uri: &str| Forward::new(ForwardConfig::new(uri.parse().unwrap())).err();
     assert_eq!(refusal("https://shop.example"), Some(UpstreamError::Scheme));
     assert_eq!(refusal("/shop"), Some(UpstreamError::Scheme));
-    assert_eq!(
-        refusal("http://user:secret@shop.example"),
-        Some(UpstreamError::UserInfo)
-    );
-    assert_eq!(
-        refusal("http://shop.example/?x=1"),
-        Some(UpstreamError::Query)
-    );
+    assert_eq!(refusal("http://user:secret@shop.example"), Some(UpstreamError::UserInfo));
+    assert_eq!(refusal("http://shop.example/?x=1"), Some(UpstreamError::Query));
 }
