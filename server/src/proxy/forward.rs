@@ -217,8 +217,12 @@ impl tower::Service<Request<Body>> for Forward {
                 Ok(response) => response,
                 Err(failure) => {
                     if !under_claim {
-                        // The layer logs its own; nobody else would log this one.
-                        tracing::warn!(event = "upstream_error", failure = ?failure);
+                        // The layer logs what happens under a claim; nobody else would log this.
+                        let (sent, detail) = match &failure {
+                            Failure::NotSent { detail } => ("no", detail),
+                            Failure::Unknown { detail } => ("unknown", detail),
+                        };
+                        tracing::warn!(event = "upstream_error", sent, detail);
                     }
                     failed(failure)
                 }
