@@ -2,6 +2,8 @@
 
 #[path = "placeholder.rs"]
 pub mod layer;
+#[allow(dead_code)]
+pub mod names;
 
 #[cfg(feature = "cli")]
 pub mod cli;

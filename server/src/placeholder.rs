@@ -1,9 +1,5 @@
 //! Placeholder for `layer` until that compiles: delete this file and its line in lib.rs then.
 
-/// Marks a request that runs under a claim.
-#[derive(Clone, Debug)]
-pub struct Attempt;
-
 /// Why there is no answer of the handler's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {

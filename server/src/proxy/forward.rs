@@ -36,7 +36,8 @@ use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::hop;
-use crate::layer::{Attempt, Failure};
+use crate::layer::Failure;
+use crate::names;
 
 #[cfg(test)]
 mod tests;
@@ -205,7 +206,8 @@ impl tower::Service<Request<Body>> for Forward {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let under_claim = request.extensions().get::<Attempt>().is_some();
+        // Only the layer says this: it takes the header off whatever clients send.
+        let under_claim = request.headers().contains_key(names::ATTEMPT);
         let client = if under_claim { &self.covered } else { &self.uncovered };
         let sent = self.outgoing(request).map(|outgoing| client.request(outgoing));
         Box::pin(async move {
@@ -213,20 +215,7 @@ impl tower::Service<Request<Body>> for Forward {
                 Ok(answer) => answer.await,
                 Err((status, why)) => return Ok(problem(status, why)),
             };
-            Ok(match answer.map_err(|error| classify(&error)).and_then(incoming) {
-                Ok(response) => response,
-                Err(failure) => {
-                    if !under_claim {
-                        // The layer logs what happens under a claim; nobody else would log this.
-                        let (sent, detail) = match &failure {
-                            Failure::NotSent { detail } => ("no", detail),
-                            Failure::Unknown { detail } => ("unknown", detail),
-                        };
-                        tracing::warn!(event = "upstream_error", sent, detail);
-                    }
-                    failed(failure)
-                }
-            })
+            Ok(answer.map_err(|error| classify(&error)).and_then(incoming).unwrap_or_else(failed))
         })
     }
 }
@@ -236,12 +225,10 @@ impl tower::Service<Request<Body>> for Forward {
 fn incoming(response: Response<hyper::body::Incoming>) -> Result<Response<Body>, Failure> {
     let (mut parts, body) = response.into_parts();
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-        let detail = "the upstream switched protocols although nobody asked".to_owned();
-        return Err(Failure::Unknown { detail });
+        return Err(unknown("The service switched protocols although nobody asked."));
     }
     if hop::has_foreign_coding(&parts.headers) {
-        let detail = "the upstream answered in an unknown transfer coding".to_owned();
-        return Err(Failure::Unknown { detail });
+        return Err(unknown("The service answered in an unknown transfer coding."));
     }
     hop::strip_response(&mut parts.headers);
     let mut response = Response::new(Body::new(body));
@@ -250,13 +237,32 @@ fn incoming(response: Response<hyper::body::Incoming>) -> Result<Response<Body>,
     Ok(response)
 }
 
-/// See the page above: only a proof makes it `NotSent`.
+/// See the page above: only a proof makes it `NotSent`. The words are for the caller, who must not
+/// learn addresses from them; the causes go to the log.
 fn classify(error: &ClientError) -> Failure {
-    let no_connection = error.connect_info().is_none();
-    let handed_back =
-        error.source().and_then(|source| source.downcast_ref::<hyper::Error>()).is_some_and(hyper::Error::is_canceled);
-    let detail = chain(error);
-    if no_connection || handed_back { Failure::NotSent { detail } } else { Failure::Unknown { detail } }
+    let cause = error.source().and_then(|source| source.downcast_ref::<hyper::Error>());
+    let failure = if error.connect_info().is_none() {
+        not_sent("No connection to the service could be opened.")
+    } else if cause.is_some_and(hyper::Error::is_canceled) {
+        not_sent("The connection to the service closed before the request was sent.")
+    } else if cause.is_some_and(hyper::Error::is_user) {
+        unknown("The request broke off while it was sent to the service.")
+    } else if cause.is_some_and(hyper::Error::is_parse) {
+        unknown("What the service answered is not HTTP.")
+    } else {
+        unknown("The connection to the service broke before an answer came.")
+    };
+    let sent = if matches!(failure, Failure::NotSent { .. }) { "no" } else { "unknown" };
+    tracing::warn!(event = "upstream_error", sent, cause = chain(error));
+    failure
+}
+
+fn not_sent(detail: &str) -> Failure {
+    Failure::NotSent { detail: detail.to_owned() }
+}
+
+fn unknown(detail: &str) -> Failure {
+    Failure::Unknown { detail: detail.to_owned() }
 }
 
 /// An error with its causes, for the log.
@@ -271,10 +277,10 @@ fn chain(error: &dyn StdError) -> String {
     text
 }
 
+/// What a request without a claim sees; the layer puts its own answer in the place of this one.
 fn failed(failure: Failure) -> Response<Body> {
-    let detail = match failure {
-        Failure::NotSent { .. } => "The service behind this proxy could not be reached. The request was not sent.",
-        _ => "The service behind this proxy gave no answer. Whether it acted is unknown.",
+    let detail = match &failure {
+        Failure::NotSent { detail } | Failure::Unknown { detail } => detail,
     };
     let mut response = problem(StatusCode::BAD_GATEWAY, detail);
     response.extensions_mut().insert(failure);

@@ -100,12 +100,8 @@ fn post(uri: &str) -> Request<Body> {
 
 fn claimed(uri: &str) -> Request<Body> {
     let mut request = post(uri);
-    request.extensions_mut().insert(attempt());
+    request.headers_mut().insert(names::ATTEMPT, HeaderValue::from_static("1"));
     request
-}
-
-fn attempt() -> Attempt {
-    Attempt
 }
 
 async fn send(forward: &Forward, request: Request<Body>) -> Response<Body> {
