@@ -4,7 +4,7 @@
 //! `node_modules` beside its lock file. What is there already is left alone.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -62,36 +62,43 @@ pub fn system_packages() -> Result<Outcome> {
     Ok(Outcome::note(format!("installed {}", missing.join(" "))))
 }
 
-/// Installs what the real clients under `tests/peers` are pinned to.
+/// Where the Python packages of the real clients go.
+pub fn python_packages() -> Result<PathBuf> {
+    Ok(target_dir()?.join("tools/peers-python"))
+}
+
+/// Installs what the real clients under `tests/peers` are pinned to: npm packages beside their
+/// lock file, Python packages in [`python_packages`].
 pub fn peers() -> Result<Outcome> {
-    let peers = root().join("tests/peers");
-    let mut notes = Vec::new();
-
-    let lock = peers.join("package-lock.json");
-    if !lock.is_file() {
-        notes.push("no package-lock.json".to_owned());
-    } else if once("peers-npm", &lock, &peers.join("node_modules"), || {
-        must(program("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&peers))
-    })? {
-        notes.push("npm packages installed".to_owned());
-    }
-
-    let pins = peers.join("requirements.txt");
-    let python = target_dir()?.join("tools/peers-python");
-    if !pins.is_file() {
-        notes.push("no requirements.txt".to_owned());
-    } else if once("peers-python", &pins, &python, || {
-        if python.exists() {
-            fs::remove_dir_all(&python)?;
-        }
-        let mut install = program("python3", &["-m", "pip", "install", "--quiet"]);
-        install.args(["--disable-pip-version-check", "--no-input", "--root-user-action", "ignore"]);
-        must(install.arg("--target").arg(&python).arg("--requirement").arg(&pins))
-    })? {
-        notes.push("Python packages installed".to_owned());
-    }
-    if !lock.is_file() && !pins.is_file() {
+    let find = |names: [&str; 2]| {
+        names.map(|name| root().join("tests/peers").join(name)).into_iter().find(|path| path.is_file())
+    };
+    let lock = find(["package-lock.json", "node/package-lock.json"]);
+    let pins = find(["requirements.txt", "python/requirements.txt"]);
+    if lock.is_none() && pins.is_none() {
         return Ok(Outcome::skipped("tests/peers pins nothing yet"));
+    }
+    let mut notes = Vec::new();
+    if let Some(lock) = lock {
+        let folder = lock.with_file_name("");
+        if once("peers-npm", &lock, &folder.join("node_modules"), || {
+            must(program("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&folder))
+        })? {
+            notes.push("npm packages installed");
+        }
+    }
+    if let Some(pins) = pins {
+        let packages = python_packages()?;
+        if once("peers-python", &pins, &packages, || {
+            if packages.exists() {
+                fs::remove_dir_all(&packages)?;
+            }
+            let mut install = program("python3", &["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+            install.args(["--no-input", "--root-user-action", "ignore", "--target"]).arg(&packages);
+            must(install.arg("--requirement").arg(&pins))
+        })? {
+            notes.push("Python packages installed");
+        }
     }
     Ok(Outcome::note(notes.join(", ")))
 }

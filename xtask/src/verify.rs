@@ -56,7 +56,7 @@ const STEPS: &[Step] = &[
     ("library without the binary", || passes(&["check", "-p", "samekey"])),
     ("documentation", documentation),
     ("licences and sources", licences),
-    ("binary", || passes(&["build", ALL[0], ALL[1], ALL[2], "--bin", "samekey"])),
+    ("binary", binary),
     ("peers' packages", tools::peers),
     ("tests", tests),
     ("documentation's examples", examples),
@@ -130,6 +130,10 @@ fn licences() -> Result<Outcome> {
     passes(&["deny", ALL[0], "check", "bans", "licenses", "sources"])
 }
 
+fn binary() -> Result<Outcome> {
+    passes(&["build", ALL[0], ALL[1], ALL[2], "--bin", "samekey"])
+}
+
 fn tests() -> Result<Outcome> {
     let nextest = answers(&mut cargo(&["nextest", "--version"]));
     let mut run = if nextest {
@@ -137,8 +141,12 @@ fn tests() -> Result<Outcome> {
     } else {
         cargo(&["test", ALL[0], ALL[1], ALL[2], "--lib", "--bins", "--tests", "--no-fail-fast"])
     };
+    run.env("CARGO_TERM_COLOR", "never");
     // Pinned Python packages lie here; see tools.rs.
-    run.env("PYTHONPATH", target_dir()?.join("tools/peers-python")).env("CARGO_TERM_COLOR", "never");
+    run.env("PYTHONPATH", tools::python_packages()?);
+    // Built now, so that no suite tests an older one, and each need not ask cargo again.
+    binary()?;
+    run.env("SAMEKEY_BIN", target_dir()?.join("debug/samekey"));
     let lines = must_keeping(&mut run, is_summary)?;
     let summary = match lines.last() {
         Some(line) if nextest => line.clone(),

@@ -73,6 +73,9 @@ impl ForwardConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpstreamError {
+    /// Not a URL at all.
+    #[error("the upstream is not a URL; write it like http://127.0.0.1:3000")]
+    NotUrl,
     /// No scheme or one other than `http`.
     #[error("the upstream must start with http://, as in http://127.0.0.1:3000")]
     Scheme,
@@ -85,6 +88,36 @@ pub enum UpstreamError {
     /// A query would have to be merged with that of each request.
     #[error("the upstream may have a path, but no query")]
     Query,
+}
+
+/// Reads an upstream as a flag or a file spells it.
+///
+/// # Errors
+/// If nothing can be forwarded there.
+pub fn check_upstream(text: &str) -> Result<Uri, UpstreamError> {
+    let upstream: Uri = text.parse().map_err(|_| UpstreamError::NotUrl)?;
+    place(upstream.clone())?;
+    Ok(upstream)
+}
+
+/// Host and port, and the path without its last slash.
+fn place(upstream: Uri) -> Result<(Authority, String), UpstreamError> {
+    let parts = upstream.into_parts();
+    if parts.scheme != Some(Scheme::HTTP) {
+        return Err(UpstreamError::Scheme);
+    }
+    let authority = parts.authority.ok_or(UpstreamError::NoHost)?;
+    if authority.host().is_empty() {
+        return Err(UpstreamError::NoHost);
+    }
+    if authority.as_str().contains('@') {
+        return Err(UpstreamError::UserInfo);
+    }
+    let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    if path.query().is_some() {
+        return Err(UpstreamError::Query);
+    }
+    Ok((authority, path.path().trim_end_matches('/').to_owned()))
 }
 
 /// What is answered here to a request that cannot be forwarded at all.
@@ -113,24 +146,10 @@ impl Forward {
     /// Prepares the connections; opens none.
     ///
     /// # Errors
-    /// If the upstream is not a plain `http` URL.
+    /// If the upstream is not a plain `http` URL, see [`check_upstream`].
     pub fn new(config: ForwardConfig) -> Result<Self, UpstreamError> {
         let ForwardConfig { upstream, connect_timeout, upstream_idle, uncovered_idle } = config;
-        let parts = upstream.into_parts();
-        if parts.scheme != Some(Scheme::HTTP) {
-            return Err(UpstreamError::Scheme);
-        }
-        let authority = parts.authority.ok_or(UpstreamError::NoHost)?;
-        if authority.host().is_empty() {
-            return Err(UpstreamError::NoHost);
-        }
-        if authority.as_str().contains('@') {
-            return Err(UpstreamError::UserInfo);
-        }
-        let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        if path.query().is_some() {
-            return Err(UpstreamError::Query);
-        }
+        let (authority, base) = place(upstream)?;
 
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(connect_timeout));
@@ -143,12 +162,7 @@ impl Forward {
                 .pool_max_idle_per_host(MAX_IDLE)
                 .build(connector.clone())
         };
-        Ok(Self {
-            authority,
-            base: path.path().trim_end_matches('/').to_owned(),
-            covered: client(upstream_idle),
-            uncovered: client(uncovered_idle),
-        })
+        Ok(Self { authority, base, covered: client(upstream_idle), uncovered: client(uncovered_idle) })
     }
 
     /// The request as the upstream should get it; `Err` is the answer to one it cannot get.

@@ -4,4 +4,4 @@
 mod forward;
 mod hop;
 
-pub use forward::{Forward, ForwardConfig, UpstreamError};
+pub use forward::{Forward, ForwardConfig, UpstreamError, check_upstream};

@@ -405,9 +405,17 @@ async fn giving_up_closes_the_connection() {
 
 #[test]
 fn an_upstream_that_cannot_work_is_refused_by_name() {
-    let refusal = |uri: &str| Forward::new(ForwardConfig::new(uri.parse().unwrap())).err();
-    assert_eq!(refusal("https://shop.example"), Some(UpstreamError::Scheme));
-    assert_eq!(refusal("/shop"), Some(UpstreamError::Scheme));
-    assert_eq!(refusal("http://user:secret@shop.example"), Some(UpstreamError::UserInfo));
-    assert_eq!(refusal("http://shop.example/?x=1"), Some(UpstreamError::Query));
+    for (text, error) in [
+        ("not a url", UpstreamError::NotUrl),
+        ("http://", UpstreamError::NotUrl),
+        ("127.0.0.1:3000", UpstreamError::Scheme),
+        ("/shop", UpstreamError::Scheme),
+        ("ftp://shop.example", UpstreamError::Scheme),
+        ("https://shop.example", UpstreamError::Scheme),
+        ("http://user:secret@shop.example", UpstreamError::UserInfo),
+        ("http://shop.example/?x=1", UpstreamError::Query),
+    ] {
+        assert_eq!(check_upstream(text), Err(error), "{text}");
+    }
+    assert!(check_upstream("http://shop.example/api/").is_ok());
 }
