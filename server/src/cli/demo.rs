@@ -40,8 +40,16 @@ pub struct DemoServe {
     pub admin: SocketAddr,
     /// The database file, for `--store sqlite:…`.
     pub store: PathBuf,
-    /// To be printed once the proxy listens.
-    pub welcome: String,
+    /// Where the shop is.
+    pub shop: SocketAddr,
+}
+
+impl DemoServe {
+    /// What to print once the proxy listens, for the addresses it got: port 0 is any free one.
+    #[must_use]
+    pub fn welcome(&self, samekey: SocketAddr, admin: SocketAddr) -> String {
+        walkthrough(Addresses { samekey, admin, shop: self.shop })
+    }
 }
 
 /// Opens the shop and runs `serve` in front of it; when that ends, the shop closes and the
@@ -58,7 +66,6 @@ where
         .with_context(|| format!("the shop cannot listen on {}; try --shop 127.0.0.1:0", args.shop))?;
     let shop_address = listener.local_addr()?;
     let folder = Folder::new()?;
-    let addresses = Addresses { samekey: args.listen, admin: args.admin, shop: shop_address };
 
     let (close, closed) = tokio::sync::oneshot::channel::<()>();
     let open = tokio::spawn(shop(listener, async { drop(closed.await) }));
@@ -67,7 +74,7 @@ where
         listen: args.listen,
         admin: args.admin,
         store: folder.0.join("samekey.db"),
-        welcome: walkthrough(addresses),
+        shop: shop_address,
     })
     .await;
     drop(close);
@@ -115,7 +122,7 @@ mod tests {
             let shop = serve.upstream.strip_prefix("http://").unwrap();
             tokio::net::TcpStream::connect(shop).await.unwrap();
             assert!(serve.store.parent().unwrap().is_dir());
-            assert!(serve.welcome.contains(shop));
+            assert!(serve.welcome(any, any).contains(shop));
             seen = Some(serve.store);
             Ok(())
         })
