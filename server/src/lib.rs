@@ -6,8 +6,10 @@ pub mod layer;
 pub mod names;
 
 #[cfg(feature = "cli")]
-pub mod cli;
+#[allow(dead_code)]
+mod cli;
 #[cfg(feature = "cli")]
-pub mod demo;
+mod demo;
 #[cfg(feature = "cli")]
-pub mod proxy;
+#[allow(dead_code)]
+mod proxy;

@@ -1,5 +1,6 @@
 //! `samekey demo`: the proxy in front of a shop that comes with it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -15,39 +16,44 @@ use crate::demo::{Addresses, shop, walkthrough};
 ///
 /// Everything is kept in a temporary folder and removed at the end.
 #[derive(Clone, Debug, clap::Args)]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// Where clients call.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
 
     /// Where `/healthz` and `/readyz` are.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8788")]
-    pub admin: SocketAddr,
+    pub(crate) admin: SocketAddr,
 
     /// Where the shop itself listens.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8789")]
-    pub shop: SocketAddr,
+    pub(crate) shop: SocketAddr,
 }
 
 /// What `serve` is to be started with.
 #[derive(Clone, Debug)]
-pub struct DemoServe {
-    /// For `--upstream`.
-    pub upstream: String,
-    /// For `--listen`.
-    pub listen: SocketAddr,
-    /// For `--admin`.
-    pub admin: SocketAddr,
-    /// The database file, for `--store sqlite:…`.
-    pub store: PathBuf,
-    /// Where the shop is.
-    pub shop: SocketAddr,
+pub(crate) struct DemoServe {
+    listen: SocketAddr,
+    admin: SocketAddr,
+    shop: SocketAddr,
+    store: PathBuf,
 }
 
 impl DemoServe {
+    /// The command line of `samekey serve`.
+    pub(crate) fn command(&self) -> Vec<OsString> {
+        let mut store = OsString::from("sqlite:");
+        store.push(&self.store);
+        let mut words: Vec<OsString> = ["samekey", "serve", "--upstream"].map(OsString::from).to_vec();
+        words.push(format!("http://{}", self.shop).into());
+        words.extend(["--listen".into(), self.listen.to_string().into()]);
+        words.extend(["--admin".into(), self.admin.to_string().into()]);
+        words.extend(["--store".into(), store]);
+        words
+    }
+
     /// What to print once the proxy listens, for the addresses it got: port 0 is any free one.
-    #[must_use]
-    pub fn welcome(&self, samekey: SocketAddr, admin: SocketAddr) -> String {
+    pub(crate) fn welcome(&self, samekey: SocketAddr, admin: SocketAddr) -> String {
         walkthrough(Addresses { samekey, admin, shop: self.shop })
     }
 }
@@ -57,9 +63,9 @@ impl DemoServe {
 ///
 /// # Errors
 /// If an address is taken, the folder cannot be made, or `serve` fails.
-pub async fn run<F>(args: DemoArgs, serve: impl FnOnce(DemoServe) -> F) -> Result<()>
+pub(crate) async fn run<T, F>(args: DemoArgs, serve: impl FnOnce(DemoServe) -> F) -> Result<T>
 where
-    F: Future<Output = Result<()>>,
+    F: Future<Output = Result<T>>,
 {
     let listener = TcpListener::bind(args.shop)
         .await
@@ -70,11 +76,10 @@ where
     let (close, closed) = tokio::sync::oneshot::channel::<()>();
     let open = tokio::spawn(shop(listener, async { drop(closed.await) }));
     let served = serve(DemoServe {
-        upstream: format!("http://{shop_address}"),
         listen: args.listen,
         admin: args.admin,
-        store: folder.0.join("samekey.db"),
         shop: shop_address,
+        store: folder.0.join("samekey.db"),
     })
     .await;
     drop(close);
@@ -117,17 +122,16 @@ mod tests {
     async fn the_shop_is_open_while_serve_runs_and_nothing_stays_behind() {
         let any = "127.0.0.1:0".parse().unwrap();
         let args = DemoArgs { listen: any, admin: any, shop: any };
-        let mut seen = None;
-        run(args, async |serve: DemoServe| {
-            let shop = serve.upstream.strip_prefix("http://").unwrap();
-            tokio::net::TcpStream::connect(shop).await.unwrap();
+        let store = run(args, async |serve: DemoServe| {
+            tokio::net::TcpStream::connect(serve.shop).await.unwrap();
             assert!(serve.store.parent().unwrap().is_dir());
-            assert!(serve.welcome(any, any).contains(shop));
-            seen = Some(serve.store);
-            Ok(())
+            let command = serve.command().join(" ".as_ref()).into_string().unwrap();
+            assert!(command.contains(&format!("--upstream http://{} --listen", serve.shop)), "{command}");
+            assert!(serve.welcome(any, any).contains(&serve.shop.to_string()));
+            Ok(serve.store)
         })
         .await
         .unwrap();
-        assert!(!seen.unwrap().parent().unwrap().exists());
+        assert!(!store.parent().unwrap().exists());
     }
 }

@@ -21,30 +21,32 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// How log lines look, and which are written.
 #[derive(Clone, Debug, clap::Args)]
-pub struct LogArgs {
+pub(crate) struct LogArgs {
     /// How log lines look. They go to the error stream.
     #[arg(long, env = "SAMEKEY_LOG", value_name = "FORMAT", default_value = "text")]
-    pub log: LogFormat,
+    pub(crate) log: LogFormat,
 
     /// The least level that is logged: error, warn, info, debug or trace; or directives such as
     /// `warn,samekey=debug,hyper=info`.
     #[arg(long, env = "SAMEKEY_LOG_LEVEL", value_name = "LEVEL", default_value = "info", value_parser = level)]
-    pub log_level: String,
+    pub(crate) log_level: String,
 }
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people; coloured on a terminal, unless `NO_COLOR` is set.
     Text,
     /// One object per line: `ts`, `level`, then the event's own fields.
     Json,
 }
 
-/// Starts logging for the whole process. A second call, as in a test, changes nothing.
-pub fn init(args: &LogArgs) {
-    let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-    let _ = subscriber(args, stderr, colour).try_init();
+impl LogArgs {
+    /// Starts logging for the whole process. A second call, as in a test, changes nothing.
+    pub(crate) fn install(&self) {
+        let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+        let _ = subscriber(self, stderr, colour).try_init();
+    }
 }
 
 fn subscriber<W>(args: &LogArgs, writer: W, colour: bool) -> Box<dyn Subscriber + Send + Sync>

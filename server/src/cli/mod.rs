@@ -1,4 +1,4 @@
 //! The command line of the binary.
 
-pub mod demo;
-pub mod logs;
+mod demo;
+mod logs;

@@ -3,5 +3,5 @@
 mod shop;
 mod text;
 
-pub use shop::shop;
-pub use text::{Addresses, walkthrough};
+pub(crate) use shop::shop;
+pub(crate) use text::{Addresses, walkthrough};

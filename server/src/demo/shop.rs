@@ -39,7 +39,7 @@ const MAX_ORDERS: usize = 100_000;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Serves the shop until `shutdown` ends.
-pub async fn shop(listener: TcpListener, shutdown: impl Future<Output = ()>) {
+pub(crate) async fn shop(listener: TcpListener, shutdown: impl Future<Output = ()>) {
     let router = router();
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);

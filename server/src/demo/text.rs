@@ -4,18 +4,18 @@ use std::net::SocketAddr;
 
 /// Where the demo's parts listen.
 #[derive(Clone, Copy, Debug)]
-pub struct Addresses {
+pub(crate) struct Addresses {
     /// The proxy: what clients call.
-    pub samekey: SocketAddr,
+    pub(crate) samekey: SocketAddr,
     /// Its health endpoints.
-    pub admin: SocketAddr,
+    pub(crate) admin: SocketAddr,
     /// The shop behind it.
-    pub shop: SocketAddr,
+    pub(crate) shop: SocketAddr,
 }
 
 /// The demo's text for these addresses: every indented line can be pasted into a shell.
 #[must_use]
-pub fn walkthrough(addresses: Addresses) -> String {
+pub(crate) fn walkthrough(addresses: Addresses) -> String {
     let Addresses { samekey, admin, shop } = addresses;
     format!(
         r#"

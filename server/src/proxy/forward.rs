@@ -44,38 +44,19 @@ mod tests;
 
 /// Where requests go, and how long connections live.
 #[derive(Clone, Debug)]
-pub struct ForwardConfig {
+pub(crate) struct ForwardConfig {
     /// `http://host:port`, perhaps with a path under which everything is forwarded.
-    pub upstream: Uri,
+    pub(crate) upstream: Uri,
     /// How long opening a connection may take before the request counts as not sent.
-    pub connect_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     /// A request under a claim goes out on a connection that idled for less than this. Shorter
     /// than the idle limits of common servers (gunicorn 2 s, Node and uvicorn 5 s).
-    pub upstream_idle: Duration,
-    /// The same for all other requests: a lost race costs them a `502`, not an uncertain outcome.
-    pub uncovered_idle: Duration,
-}
-
-impl ForwardConfig {
-    /// The defaults for an upstream.
-    #[must_use]
-    pub fn new(upstream: Uri) -> Self {
-        Self {
-            upstream,
-            connect_timeout: Duration::from_secs(5),
-            upstream_idle: Duration::from_secs(2),
-            uncovered_idle: Duration::from_secs(4),
-        }
-    }
+    pub(crate) upstream_idle: Duration,
 }
 
 /// Why an upstream cannot be forwarded to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum UpstreamError {
-    /// Not a URL at all.
-    #[error("the upstream is not a URL; write it like http://127.0.0.1:3000")]
-    NotUrl,
+pub(crate) enum UpstreamError {
     /// No scheme or one other than `http`.
     #[error("the upstream must start with http://, as in http://127.0.0.1:3000")]
     Scheme,
@@ -88,16 +69,6 @@ pub enum UpstreamError {
     /// A query would have to be merged with that of each request.
     #[error("the upstream may have a path, but no query")]
     Query,
-}
-
-/// Reads an upstream as a flag or a file spells it.
-///
-/// # Errors
-/// If nothing can be forwarded there.
-pub fn check_upstream(text: &str) -> Result<Uri, UpstreamError> {
-    let upstream: Uri = text.parse().map_err(|_| UpstreamError::NotUrl)?;
-    place(upstream.clone())?;
-    Ok(upstream)
 }
 
 /// Host and port, and the path without its last slash.
@@ -123,6 +94,10 @@ fn place(upstream: Uri) -> Result<(Authority, String), UpstreamError> {
 /// What is answered here to a request that cannot be forwarded at all.
 type Refusal = (StatusCode, &'static str);
 
+/// How long a connection may idle before a request without a claim: a race lost there costs a `502`,
+/// not an uncertain outcome. Still below the 5 s of Node and uvicorn.
+const UNCOVERED_IDLE: Duration = Duration::from_secs(4);
+
 /// Kept connections per pool. A burst beyond it opens new ones; what idles costs both sides a
 /// descriptor.
 const MAX_IDLE: usize = 256;
@@ -134,7 +109,7 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 ///
 /// It never fails: what went wrong is a `502` that carries a [`Failure`] as extension.
 #[derive(Clone, Debug)]
-pub struct Forward {
+pub(crate) struct Forward {
     authority: Authority,
     /// The upstream's path without its last slash.
     base: String,
@@ -146,9 +121,9 @@ impl Forward {
     /// Prepares the connections; opens none.
     ///
     /// # Errors
-    /// If the upstream is not a plain `http` URL, see [`check_upstream`].
-    pub fn new(config: ForwardConfig) -> Result<Self, UpstreamError> {
-        let ForwardConfig { upstream, connect_timeout, upstream_idle, uncovered_idle } = config;
+    /// If the upstream is not a plain `http` URL.
+    pub(crate) fn new(config: ForwardConfig) -> Result<Self, UpstreamError> {
+        let ForwardConfig { upstream, connect_timeout, upstream_idle } = config;
         let (authority, base) = place(upstream)?;
 
         let mut connector = HttpConnector::new();
@@ -162,7 +137,7 @@ impl Forward {
                 .pool_max_idle_per_host(MAX_IDLE)
                 .build(connector.clone())
         };
-        Ok(Self { authority, base, covered: client(upstream_idle), uncovered: client(uncovered_idle) })
+        Ok(Self { authority, base, covered: client(upstream_idle), uncovered: client(UNCOVERED_IDLE) })
     }
 
     /// The request as the upstream should get it; `Err` is the answer to one it cannot get.
