@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use samekey_core::claim::transition::{Finish, Probed, Settlement, Write};
 use samekey_core::claim::{self, Context, Delivery, Event, Gate, Holder, Marks, Say, Terminal, Verdict};
+use samekey_core::problem::Code;
 use samekey_core::select::{Profile, ProfileId};
 use samekey_core::{KeyTime, Policy, Timestamp};
 
@@ -51,7 +52,7 @@ pub(super) fn deliver(
                     Place { actor: &ask.actor, operation: &ask.operation, key: &ask.key, configured: ask.configured };
                 keep_profile(conn, &ask.profile, setting.profiles)?;
                 match row::insert(conn, &place, &record)? {
-                    Some(id) => Some(Found { id, record }),
+                    Some(id) => Some(Found { id, operation: ask.operation.to_string(), record }),
                     None => continue,
                 }
             }
@@ -59,7 +60,7 @@ pub(super) fn deliver(
                 if !row::update(conn, seen.id, seen.record.revision, &record, None)? {
                     continue;
                 }
-                Some(Found { id: seen.id, record })
+                Some(Found { record, ..seen })
             }
         };
         return Ok((tell(conn, say, found, setting.now)?, wrote));
@@ -103,7 +104,7 @@ fn unused_marks() -> Marks {
 
 fn tell(conn: &Connection, say: Say, found: Option<Found>, now: Timestamp) -> Result<Told, Trouble> {
     let response = match (&say, &found) {
-        (Say::Replay, Some(found)) => Some(row::response(conn, found.id)?),
+        (Say::Replay | Say::Refuse(Code::ResponseNotStored), Some(found)) => row::response(conn, found.id)?,
         _ => None,
     };
     let profile = match say {
@@ -128,7 +129,7 @@ fn names(ask: &Ask) -> impl Iterator<Item = &str> {
 
 /// The record of the key under any of the operation's names. Where an older configuration let it come to two,
 /// one that may not run again answers for both.
-fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Trouble> {
+pub(super) fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Trouble> {
     let order = if ask.also.is_empty() { "" } else { "ORDER BY state = 'released', operation <> ?3, id" };
     let sql = format!(
         "SELECT {} FROM idempotency_keys WHERE idem_key = ?1 AND actor_id = ?2 AND operation IN ({}) {order} LIMIT 1",
@@ -239,7 +240,7 @@ pub(super) fn apply(
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query([change.id.0])?;
     let Some(row) = rows.next()? else { return Ok((Applied { record: None, refused: None }, None)) };
-    let Found { id, record } = row::read(row)?;
+    let Found { id, record, .. } = row::read(row)?;
     let scope: (String, String) = (row.get(row::COLUMN_COUNT)?, row.get(row::COLUMN_COUNT + 1)?);
     let mark_name: String = row.get(row::COLUMN_COUNT + 2)?;
     drop(rows);

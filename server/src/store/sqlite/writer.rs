@@ -51,7 +51,8 @@ pub(super) enum Job {
         reply: Reply<()>,
     },
     /// The writer's own.
-    Renew(Vec<Lease>),
+    /// Asked for at this moment of the monotonic clock.
+    Renew(Vec<Lease>, Duration),
     Nudge,
     Close {
         reply: oneshot::Sender<()>,
@@ -173,7 +174,7 @@ impl Writer {
     fn sort(&mut self, job: Job) {
         match job {
             Job::Deliver { .. } => self.deliveries.push_back(job),
-            Job::Apply { .. } | Job::Ready { .. } | Job::Renew(_) => self.urgent.push_back(job),
+            Job::Apply { .. } | Job::Ready { .. } | Job::Renew(..) => self.urgent.push_back(job),
             Job::Nudge => {}
             Job::Close { reply } => self.closing.push(reply),
             #[cfg(test)]
@@ -192,9 +193,10 @@ impl Writer {
     }
 
     fn next_batch(&mut self) -> Vec<Job> {
-        let due = self.shared.holds.take_due(self.shared.clock.monotonic());
+        let asked = self.shared.clock.monotonic();
+        let due = self.shared.holds.take_due(asked);
         if !due.is_empty() {
-            self.urgent.push_front(Job::Renew(due));
+            self.urgent.push_front(Job::Renew(due, asked));
         }
         let urgent = self.urgent.len().min(MAX_BATCH);
         let deliveries = self.deliveries.len().min(MAX_BATCH - urgent);
@@ -283,7 +285,7 @@ impl Writer {
                     claims::apply(conn, change, &setting).map(|(applied, whose)| Outcome::Applied(applied, whose)),
                     4 + change.response.as_ref().map_or(0, |response| response.body.len() / 4096),
                 ),
-                Job::Renew(leases) => {
+                Job::Renew(leases, _) => {
                     (leases::renew(conn, leases, now).map(Outcome::Renewed).map_err(Trouble::from), 2 * leases.len())
                 }
                 Job::Ready { .. } => (touch(conn, now).map(|()| Outcome::Ready).map_err(Trouble::from), 1),
@@ -308,7 +310,7 @@ impl Writer {
         });
         self.shared.hub.wake(changed);
         for (job, outcome) in batch.into_iter().zip(outcomes) {
-            if !matches!(job, Job::Renew(_)) {
+            if !matches!(job, Job::Renew(..)) {
                 self.shared.queued.fetch_sub(1, Ordering::Relaxed);
             }
             match (job, outcome) {
@@ -318,8 +320,11 @@ impl Writer {
                 (Job::Apply { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Ready { reply }, Outcome::Ready) => drop(reply.send(Ok(()))),
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
-                (Job::Renew(_), Outcome::Renewed(lost)) => self.log_lost(&lost),
-                (Job::Renew(leases), Outcome::Failed(error)) => {
+                (Job::Renew(leases, asked), Outcome::Renewed(lost)) => {
+                    self.shared.holds.prove(&leases, asked);
+                    self.log_lost(&lost);
+                }
+                (Job::Renew(leases, _), Outcome::Failed(error)) => {
                     tracing::warn!(store = %self.shared.place, %error, claims = leases.len(), "claims could not be renewed; tried again");
                     self.shared.holds.retry(&leases, self.shared.clock.monotonic());
                 }
