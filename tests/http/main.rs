@@ -1,0 +1,3 @@
+//! The HTTP contract, through the real binary and real sockets.
+
+mod fixture;

@@ -1,0 +1,1 @@
+//! Memory stays bounded by configuration.

@@ -1,0 +1,1 @@
+//! Real clients that nobody here wrote.
