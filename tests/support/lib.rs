@@ -11,6 +11,7 @@ pub mod logs;
 pub mod patience;
 pub mod raw;
 pub mod receipt;
+pub mod relay;
 pub mod request;
 pub mod upstream;
 pub mod wire;
