@@ -1,1 +1,4 @@
 //! One intent, same key, one effect.
+
+pub mod clock;
+pub mod store;

@@ -1,2 +1,42 @@
 //! Build, demo, test: one entry point for people and CI.
-fn main() {}
+//!
+//! `cargo demo` shows what samekey does; `cargo verify` says whether this tree is sound.
+
+mod demo;
+mod run;
+mod tools;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of the samekey repository.
+///
+/// `cargo demo` and `cargo verify` are short for the two commands people need.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Xtask {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    Demo(demo::Demo),
+    Verify(verify::Verify),
+}
+
+fn main() -> ExitCode {
+    let done = match Xtask::parse().task {
+        Task::Demo(demo) => demo.run(),
+        Task::Verify(verify) => verify.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nxtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

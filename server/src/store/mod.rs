@@ -3,15 +3,31 @@
 //! A store loads a record, asks [`samekey_core::claim`] what to write and what to say, and writes it in the same
 //! transaction if the record still has the revision that was asked about. Nobody is answered before COMMIT returned.
 
+mod error;
+mod hold;
+mod hub;
+mod sqlite;
+
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
-use samekey_core::claim::{Holder, Record, Refused, Say};
+use samekey_core::claim::{Event, Fence, Holder, Record, Refused, Say};
 use samekey_core::fingerprint::Fingerprint;
 use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy, Timestamp};
+
+pub use self::error::StoreError;
+pub use self::hold::Hold;
+use self::hold::Holds;
+use self::hub::Hub;
+pub use self::hub::Watch;
+use self::sqlite::Sqlite;
+pub use self::sqlite::SqliteOptions;
+use crate::clock::Clock;
 
 /// Names a record for as long as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,4 +98,113 @@ pub struct StoredResponse {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// With its content coding.
     pub body: Bytes,
+}
+
+/// A store of records. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    backend: Sqlite,
+    hub: Arc<Hub>,
+    holds: Arc<Holds>,
+    /// What the last look at the store's health said, and when.
+    health: tokio::sync::Mutex<Option<(Duration, Result<(), StoreError>)>>,
+}
+
+/// How long one look at the store's health is believed, so that probes cost nothing.
+const HEALTH_HOLDS: Duration = Duration::from_secs(1);
+
+impl Store {
+    /// Opens a SQLite file with the defaults; makes it if it is missing.
+    pub async fn sqlite(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        Self::open(SqliteOptions::new(path)).await
+    }
+
+    /// Opens a SQLite file.
+    pub async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        let (hub, holds) = (Arc::new(Hub::default()), Arc::new(Holds::default()));
+        let (for_hub, for_holds) = (Arc::clone(&hub), Arc::clone(&holds));
+        let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
+        let backend = opened.map_err(|_| StoreError::Closed)??;
+        let health = tokio::sync::Mutex::new(None);
+        Ok(Self { inner: Arc::new(Inner { backend, hub, holds, health }) })
+    }
+
+    /// Looks without a turn under the write lock. `None`: [`Store::deliver`] has to decide, because there is no
+    /// record yet, or something is to be written, or the delivery is to run.
+    pub async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
+        self.inner.backend.peek(ask).await
+    }
+
+    /// A delivery meets its record. What it is told is durable. Dropping the future does not take the claim back.
+    pub async fn deliver(&self, ask: Ask) -> Result<Told, StoreError> {
+        self.inner.backend.deliver(ask).await
+    }
+
+    /// An event meets a record. `response` goes with a terminal answer whose `has_response` is set. Never refused
+    /// because the store is busy with claims; an error is for the caller to try again.
+    pub async fn apply(
+        &self,
+        id: RecordId,
+        policy: Arc<Policy>,
+        event: Event,
+        response: Option<StoredResponse>,
+    ) -> Result<Applied, StoreError> {
+        self.inner.backend.apply(sqlite::Change { id, policy, event, response }).await
+    }
+
+    /// Renews this process's own claim, up to its deadline, while the guard lives.
+    pub fn hold(&self, id: RecordId, fence: Fence, policy: &Policy) -> Hold {
+        let lease = hold::Lease { id, fence, length: policy.lease };
+        let (hold, first) = self.inner.holds.add(lease, self.clock().monotonic());
+        if first {
+            self.inner.backend.nudge();
+        }
+        hold
+    }
+
+    /// Tells when a record of this actor and key changes, from now on. Watch first, then look.
+    pub fn watch(&self, ask: &Ask) -> Watch {
+        let (watch, first) = self.inner.hub.watch(ask.actor.stored(), ask.key.expose());
+        if first {
+            self.inner.backend.nudge();
+        }
+        watch
+    }
+
+    /// Whether this process may call a claim under this lease lapsed.
+    pub fn may_judge(&self, lease: Duration) -> bool {
+        self.inner.backend.may_judge(lease)
+    }
+
+    /// 32 random bytes that belong to this store: the key of every keyed hash.
+    pub fn secret(&self) -> &[u8; 32] {
+        self.inner.backend.secret()
+    }
+
+    /// The store's clock.
+    pub fn clock(&self) -> &Clock {
+        self.inner.backend.clock()
+    }
+
+    /// A small write, to see whether the store takes one; the answer is believed for a second.
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        let mut health = self.inner.health.lock().await;
+        let now = self.clock().monotonic();
+        if let Some((_, said)) = health.as_ref().filter(|(at, _)| now.saturating_sub(*at) < HEALTH_HOLDS) {
+            return said.clone();
+        }
+        let said = self.inner.backend.ready().await;
+        *health = Some((self.clock().monotonic(), said.clone()));
+        said
+    }
+
+    /// Writes what is queued and closes the file. Whoever asks afterwards hears [`StoreError::Closed`].
+    pub async fn close(&self) {
+        self.inner.backend.close().await;
+    }
 }

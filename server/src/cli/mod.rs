@@ -1,0 +1,4 @@
+//! The command line of the binary.
+
+mod demo;
+mod logs;

@@ -1,0 +1,161 @@
+//! The claims that this process holds, and when each is renewed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use samekey_core::claim::Fence;
+
+use super::RecordId;
+
+/// One claim of this process and how far a renewal moves its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lease {
+    pub(super) id: RecordId,
+    pub(super) fence: Fence,
+    pub(super) length: Duration,
+}
+
+/// A lease is renewed after a third of it, so that two renewals may fail.
+fn heartbeat(lease: Duration) -> Duration {
+    lease / 3
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// When each is to be renewed, on the monotonic clock.
+    due: HashMap<(RecordId, Fence), (Duration, Duration)>,
+    /// Not after the first of them: removing one does not move it.
+    earliest: Option<Duration>,
+}
+
+/// All own claims.
+#[derive(Debug, Default)]
+pub(super) struct Holds(Mutex<Held>);
+
+impl Holds {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a claim; says whether it is the first to be renewed, so that whoever sleeps must wake.
+    pub(super) fn add(self: &Arc<Self>, lease: Lease, now: Duration) -> (Hold, bool) {
+        let due = now.saturating_add(heartbeat(lease.length));
+        let mut held = self.held();
+        held.due.insert((lease.id, lease.fence), (due, lease.length));
+        let first = held.earliest.is_none_or(|earliest| due < earliest);
+        if first {
+            held.earliest = Some(due);
+        }
+        drop(held);
+        (Hold { claim: (lease.id, lease.fence), holds: Arc::clone(self) }, first)
+    }
+
+    /// When the next renewal is due.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        self.held().earliest
+    }
+
+    /// Takes what is due, and what would be due soon after: one statement renews them all.
+    pub(super) fn take_due(&self, now: Duration) -> Vec<Lease> {
+        let mut held = self.held();
+        if held.earliest.is_none_or(|earliest| now < earliest) {
+            return Vec::new();
+        }
+        let mut taken = Vec::new();
+        for ((id, fence), (due, length)) in &mut held.due {
+            let beat = heartbeat(*length);
+            if *due <= now.saturating_add(beat / 4) {
+                *due = now.saturating_add(beat);
+                taken.push(Lease { id: *id, fence: *fence, length: *length });
+            }
+        }
+        held.earliest = held.due.values().map(|(due, _)| *due).min();
+        taken
+    }
+
+    /// These could not be renewed: again in a moment.
+    pub(super) fn retry(&self, leases: &[Lease], now: Duration) {
+        let mut held = self.held();
+        for lease in leases {
+            if let Some((due, length)) = held.due.get_mut(&(lease.id, lease.fence)) {
+                let pause = (heartbeat(*length) / 10).clamp(Duration::from_millis(20), Duration::from_secs(1));
+                *due = now.saturating_add(pause);
+            }
+        }
+        held.earliest = held.due.values().map(|(due, _)| *due).min();
+    }
+
+    /// This claim is not ours any more.
+    pub(super) fn lose(&self, id: RecordId, fence: Fence) {
+        self.held().due.remove(&(id, fence));
+    }
+}
+
+/// While this lives, the claim's lease is renewed, up to its deadline. Dropping it ends the renewals and nothing
+/// else: the record stays as it is.
+#[derive(Debug)]
+#[must_use = "dropping it ends the renewals"]
+pub struct Hold {
+    claim: (RecordId, Fence),
+    holds: Arc<Holds>,
+}
+
+impl Hold {
+    /// The claim still stands as far as the last renewal told.
+    pub fn stands(&self) -> bool {
+        self.holds.held().due.contains_key(&self.claim)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.holds.lose(self.claim.0, self.claim.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use samekey_core::claim::Holder;
+
+    const fn lease(id: i64, seconds: u64) -> Lease {
+        let fence = Fence { attempt: 1, holder: Holder::from_bytes([7; 16]) };
+        Lease { id: RecordId(id), fence, length: Duration::from_secs(seconds) }
+    }
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_claim_is_due_after_a_third_of_its_lease() {
+        let holds = Arc::new(Holds::default());
+        let (one, first) = holds.add(lease(1, 30), s(0));
+        assert!(first);
+        let (_two, first) = holds.add(lease(2, 30), s(2));
+        assert!(!first, "whoever sleeps wakes early enough");
+        let (_three, first) = holds.add(lease(3, 3), s(2));
+        assert!(first);
+        assert_eq!(holds.next_due(), Some(s(3)));
+        assert_eq!(holds.take_due(s(2)), []);
+        assert_eq!(holds.take_due(s(3)), [lease(3, 3)]);
+        holds.lose(lease(3, 3).id, lease(3, 3).fence);
+        let mut both = holds.take_due(s(10));
+        both.sort_by_key(|lease| lease.id);
+        assert_eq!(both, [lease(1, 30), lease(2, 30)], "what is due soon comes along");
+        assert_eq!(holds.next_due(), Some(s(20)));
+        assert!(one.stands());
+    }
+
+    #[test]
+    fn what_could_not_be_renewed_is_tried_again_soon() {
+        let holds = Arc::new(Holds::default());
+        let (hold, _) = holds.add(lease(1, 30), s(0));
+        let taken = holds.take_due(s(10));
+        holds.retry(&taken, s(12));
+        assert_eq!(holds.next_due(), Some(s(13)));
+        drop(hold);
+        assert_eq!(holds.take_due(s(13)), []);
+        assert_eq!(holds.next_due(), None);
+    }
+}

@@ -1,0 +1,295 @@
+//! A delivery, and an event, meet their record: load, ask core, write what it says.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, params_from_iter};
+use samekey_core::claim::transition::{Finish, Probed, Settlement, Write};
+use samekey_core::claim::{self, Context, Delivery, Event, Gate, Holder, Marks, Say, Terminal, Verdict};
+use samekey_core::select::{Profile, ProfileId};
+use samekey_core::{KeyTime, Policy, Timestamp};
+
+use super::row::{self, Place};
+use super::{Change, Trouble};
+use crate::store::{Applied, Ask, Found, StoreError, StoredResponse, Told};
+
+/// What a transaction knows besides its rows.
+pub(super) struct Setting<'a> {
+    pub(super) now: Timestamp,
+    pub(super) may_judge: &'a dyn Fn(&Policy) -> bool,
+    /// When the store was made.
+    pub(super) created_at: Timestamp,
+    /// Definitions that are known to stand in the store; forgotten when a transaction is rolled back.
+    pub(super) profiles: &'a mut HashMap<String, String>,
+}
+
+/// How often a delivery looks again after its place was taken between look and write. Under the write lock that
+/// cannot happen; a bound is cheaper than being wrong about it.
+const MAX_LOOKS: usize = 4;
+
+/// The delivery's turn under the write lock. Says whether anything was written.
+pub(super) fn deliver(
+    conn: &Connection,
+    ask: &Ask,
+    crowded: bool,
+    setting: &mut Setting<'_>,
+) -> Result<(Told, bool), Trouble> {
+    for _ in 0..MAX_LOOKS {
+        let found = look_up(conn, ask)?;
+        let (gate, marks) = match &found {
+            Some(_) => (Gate::Open, unused_marks()),
+            None => (gate(conn, ask, crowded)?, marks(conn, ask, setting.created_at)?),
+        };
+        let new_holder = new_holder()?;
+        let verdict =
+            decide(ask, found.as_ref(), gate, marks, new_holder, setting.now, (setting.may_judge)(&ask.policy));
+        let Verdict { write, say } = verdict;
+        let wrote = write.is_some();
+        let found = match (write, found) {
+            (None, found) => found,
+            (Some(record), None) => {
+                let place =
+                    Place { actor: &ask.actor, operation: &ask.operation, key: &ask.key, configured: ask.configured };
+                keep_profile(conn, &ask.profile, setting.profiles)?;
+                match row::insert(conn, &place, &record)? {
+                    Some(id) => Some(Found { id, record }),
+                    None => continue,
+                }
+            }
+            (Some(record), Some(seen)) => {
+                if !row::update(conn, seen.id, seen.record.revision, &record, None)? {
+                    continue;
+                }
+                Some(Found { id: seen.id, record })
+            }
+        };
+        return Ok((tell(conn, say, found, setting.now)?, wrote));
+    }
+    Err(Trouble::Item(StoreError::unreadable("the record changed under the write lock")))
+}
+
+/// What a delivery is told without a turn under the write lock, if nothing is to be written.
+pub(super) fn peek(conn: &Connection, ask: &Ask, now: Timestamp, may_judge: bool) -> Result<Option<Told>, Trouble> {
+    let Some(found) = look_up(conn, ask)? else { return Ok(None) };
+    // Without a record nothing is claimed here, and every row with one takes its holder from the delivery.
+    let verdict = decide(ask, Some(&found), Gate::Open, unused_marks(), ask.holder, now, may_judge);
+    match verdict {
+        Verdict { write: Some(_), .. } | Verdict { say: Say::Run(_), .. } => Ok(None),
+        Verdict { write: None, say } => tell(conn, say, Some(found), now).map(Some),
+    }
+}
+
+fn decide(
+    ask: &Ask,
+    found: Option<&Found>,
+    gate: Gate,
+    marks: Marks,
+    new_holder: Holder,
+    now: Timestamp,
+    may_judge: bool,
+) -> Verdict {
+    let key_time = match ask.policy.key_time {
+        KeyTime::Carried => ask.key.time(now, ask.policy.clock_skew),
+        KeyTime::None => None,
+    };
+    let delivery = Delivery { fingerprint: ask.fingerprint, key_time, holder: ask.holder, gate, marks };
+    let context = Context { now, policy: &ask.policy, may_judge, new_holder };
+    claim::deliver(found.map(|found| &found.record), &delivery, &context)
+}
+
+/// Core looks at the marks only where there is no record.
+fn unused_marks() -> Marks {
+    Marks { forgotten_before: Timestamp::from_millis(i64::MIN), horizon: None }
+}
+
+fn tell(conn: &Connection, say: Say, found: Option<Found>, now: Timestamp) -> Result<Told, Trouble> {
+    let response = match (&say, &found) {
+        (Say::Replay, Some(found)) => Some(row::response(conn, found.id)?),
+        _ => None,
+    };
+    let profile = match say {
+        Say::OtherProfile(id) => Some(profile(conn, id)?),
+        _ => None,
+    };
+    Ok(Told { say, found, response, profile, now })
+}
+
+/// `?,?,?` for the operation's names.
+fn placeholders(ask: &Ask) -> String {
+    let mut marks = String::from("?");
+    for _ in &ask.also {
+        marks.push_str(",?");
+    }
+    marks
+}
+
+fn names(ask: &Ask) -> impl Iterator<Item = &str> {
+    std::iter::once(&*ask.operation).chain(ask.also.iter().map(String::as_str))
+}
+
+/// The record of the key under any of the operation's names. Where an older configuration let it come to two,
+/// one that may not run again answers for both.
+fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Trouble> {
+    let order = if ask.also.is_empty() { "" } else { "ORDER BY state = 'released', operation <> ?3, id" };
+    let sql = format!(
+        "SELECT {} FROM idempotency_keys WHERE idem_key = ?1 AND actor_id = ?2 AND operation IN ({}) {order} LIMIT 1",
+        row::COLUMNS,
+        placeholders_from(3, ask),
+    );
+    let mut statement = conn.prepare_cached(&sql)?;
+    let values = [ask.key.expose(), ask.actor.stored()].into_iter().chain(names(ask));
+    let mut rows = statement.query(params_from_iter(values))?;
+    rows.next()?.map(row::read).transpose()
+}
+
+fn placeholders_from(first: usize, ask: &Ask) -> String {
+    let numbers: Vec<String> = (first..=first + ask.also.len()).map(|number| format!("?{number}")).collect();
+    numbers.join(",")
+}
+
+/// What stands before a new claim. The fence comes first: it says more than that the server is busy.
+fn gate(conn: &Connection, ask: &Ask, crowded: bool) -> Result<Gate, Trouble> {
+    if ask.fence_credentials && ask.key.contains_uuid() && is_known_to_another(conn, ask)? {
+        return Ok(Gate::ActorChanged);
+    }
+    if crowded {
+        return Ok(Gate::Overloaded);
+    }
+    let in_progress: u32 = conn
+        .prepare_cached(
+            "SELECT count(*) FROM (SELECT 1 FROM idempotency_keys WHERE actor_id = ?1 AND state = 'in_progress' LIMIT ?2)",
+        )?
+        .query_row((ask.actor.stored(), ask.policy.quota), |row| row.get(0))?;
+    Ok(if in_progress >= ask.policy.quota { Gate::Quota } else { Gate::Open })
+}
+
+fn is_known_to_another(conn: &Connection, ask: &Ask) -> rusqlite::Result<bool> {
+    let sql = format!(
+        "SELECT 1 FROM idempotency_keys WHERE idem_key = ?1 AND actor_id <> ?2 AND operation IN ({}) LIMIT 1",
+        placeholders_from(3, ask),
+    );
+    let values = [ask.key.expose(), ask.actor.stored()].into_iter().chain(names(ask));
+    conn.prepare_cached(&sql)?.exists(params_from_iter(values))
+}
+
+/// Where memory begins for the operation. The row that operations outside the configuration share counts for
+/// every one: it may have been outside when the key was forgotten.
+fn marks(conn: &Connection, ask: &Ask, created_at: Timestamp) -> rusqlite::Result<Marks> {
+    let sql = format!(
+        "SELECT (SELECT max(mark) FROM forgotten_before WHERE operation IN ('',{})), \
+         (SELECT value FROM meta WHERE name = 'horizon')",
+        placeholders(ask),
+    );
+    let (mark, horizon): (Option<i64>, Option<i64>) =
+        conn.prepare_cached(&sql)?.query_row(params_from_iter(names(ask)), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let start = created_at - ask.policy.remember;
+    Ok(Marks {
+        forgotten_before: mark.map_or(start, |mark| start.max(Timestamp::from_millis(mark))),
+        horizon: horizon.map(Timestamp::from_millis),
+    })
+}
+
+/// Keeps the profile that a new record is bound under. Two lists under one name would let a changed payload pass.
+fn keep_profile(conn: &Connection, profile: &Profile, known: &mut HashMap<String, String>) -> Result<(), Trouble> {
+    let (id, definition) = (profile.id().to_string(), profile.definition());
+    let kept = match known.get(&id) {
+        Some(kept) => kept,
+        None => {
+            conn.prepare_cached("INSERT INTO profiles (id, definition) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+                .execute((&id, &definition))?;
+            let kept = conn
+                .prepare_cached("SELECT definition FROM profiles WHERE id = ?1")?
+                .query_row([&id], |row| row.get(0))?;
+            known.entry(id.clone()).or_insert(kept)
+        }
+    };
+    if *kept == definition {
+        return Ok(());
+    }
+    Err(Trouble::Item(StoreError::unreadable(format!("profile {id} names another list of significant fields"))))
+}
+
+fn profile(conn: &Connection, id: ProfileId) -> Result<Profile, Trouble> {
+    let unknown =
+        || Trouble::Item(StoreError::unreadable(format!("profile {id} of significant fields is not known here")));
+    let definition: Option<String> = conn
+        .prepare_cached("SELECT definition FROM profiles WHERE id = ?1")?
+        .query_row([id.to_string()], |row| row.get(0))
+        .optional()?;
+    Profile::parse(&definition.ok_or_else(unknown)?).map_err(|_| unknown())
+}
+
+fn new_holder() -> Result<Holder, Trouble> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Trouble::Item(StoreError::unreadable(format!("no random numbers: {error}"))))?;
+    Ok(Holder::from_bytes(bytes))
+}
+
+/// An event meets its record. Says whose record was written.
+pub(super) fn apply(
+    conn: &Connection,
+    change: &Change,
+    setting: &Setting<'_>,
+) -> Result<(Applied, Option<(String, String)>), Trouble> {
+    let sql = format!(
+        "SELECT {}, actor_id, idem_key, CASE WHEN configured THEN operation ELSE '' END \
+         FROM idempotency_keys WHERE id = ?1",
+        row::COLUMNS,
+    );
+    let mut statement = conn.prepare_cached(&sql)?;
+    let mut rows = statement.query([change.id.0])?;
+    let Some(row) = rows.next()? else { return Ok((Applied { record: None, refused: None }, None)) };
+    let Found { id, record } = row::read(row)?;
+    let scope: (String, String) = (row.get(row::COLUMN_COUNT)?, row.get(row::COLUMN_COUNT + 1)?);
+    let mark_name: String = row.get(row::COLUMN_COUNT + 2)?;
+    drop(rows);
+
+    let may_judge = (setting.may_judge)(&change.policy);
+    let context = Context { now: setting.now, policy: &change.policy, may_judge, new_holder: new_holder()? };
+    let event = as_stored(&change.event, change.response.as_ref());
+    match claim::transition(&record, &event, &context) {
+        Ok(Write::Nothing) => Ok((Applied { record: Some(record), refused: None }, None)),
+        Ok(Write::Update(written) | Write::UpdateAndCloseEffects(written)) => {
+            if !row::update(conn, id, record.revision, &written, change.response.as_ref())? {
+                return Err(changed());
+            }
+            Ok((Applied { record: Some(written), refused: None }, Some(scope)))
+        }
+        Ok(Write::Delete { mark }) => {
+            let deleted = conn
+                .prepare_cached("DELETE FROM idempotency_keys WHERE id = ?1 AND revision = ?2")?
+                .execute((id.0, row::signed(record.revision)))?;
+            if deleted == 0 {
+                return Err(changed());
+            }
+            if let Some(mark) = mark {
+                conn.prepare_cached(
+                    "INSERT INTO forgotten_before (operation, mark) VALUES (?1, ?2) \
+                     ON CONFLICT DO UPDATE SET mark = max(mark, excluded.mark)",
+                )?
+                .execute((mark_name, mark.as_millis()))?;
+            }
+            Ok((Applied { record: None, refused: None }, Some(scope)))
+        }
+        Err(refused) => Ok((Applied { record: Some(record), refused: Some(refused) }, None)),
+    }
+}
+
+fn changed() -> Trouble {
+    Trouble::Item(StoreError::unreadable("the record changed under the write lock"))
+}
+
+/// An answer that is said to be stored but did not come along is not: the record ends without it.
+fn as_stored(event: &Event, response: Option<&StoredResponse>) -> Event {
+    let mut event = event.clone();
+    let terminal: Option<&mut Terminal> = match &mut event {
+        Event::Finish(_, Finish::Terminal(terminal)) => Some(terminal),
+        Event::Probe { verdict: Probed::Done(terminal), .. } => Some(terminal),
+        Event::Operator { settlement: Settlement::Ended(terminal), .. } => Some(terminal),
+        _ => None,
+    };
+    if let Some(terminal) = terminal {
+        terminal.has_response &= response.is_some();
+    }
+    event
+}

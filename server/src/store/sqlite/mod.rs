@@ -1,0 +1,264 @@
+//! Records in one SQLite file: WAL, `synchronous=FULL`, one writer thread that commits many queued writes in one
+//! transaction, and read-only connections beside it.
+
+mod claims;
+mod leases;
+mod open;
+mod reader;
+mod row;
+mod space;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use samekey_core::Policy;
+use samekey_core::claim::judge::Judge;
+use samekey_core::claim::{Event, Say};
+use samekey_core::problem::Code;
+use tokio::sync::oneshot;
+
+use self::reader::Readers;
+use self::writer::{Job, Writer};
+use super::hold::Holds;
+use super::hub::Hub;
+use super::{Applied, Ask, RecordId, StoreError, StoredResponse, Told};
+use crate::clock::{Clock, Moment};
+
+/// How to open a SQLite store.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SqliteOptions {
+    /// The file; made if it is missing, for its owner only.
+    pub path: PathBuf,
+    /// The clock.
+    pub clock: Clock,
+    /// The most writes that wait. New claims are refused when half are waiting, so that completions always fit.
+    pub queue_capacity: usize,
+    /// New claims are refused when less is free on the file system.
+    pub min_free_bytes: u64,
+    /// How long another process may hold the write lock.
+    pub busy_timeout: Duration,
+    /// The most reading connections.
+    pub readers: usize,
+}
+
+impl SqliteOptions {
+    /// The defaults for this file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            clock: Clock::system(),
+            // About 0.2 s of work, and a few MiB.
+            queue_capacity: 4096,
+            // What the largest answers in flight may need, and the WAL.
+            min_free_bytes: 256 << 20,
+            // Under every client's patience, above any batch of another process.
+            busy_timeout: Duration::from_secs(2),
+            readers: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
+        }
+    }
+
+    /// Sets the clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Sets the most writes that wait.
+    #[must_use]
+    pub fn queue_capacity(mut self, writes: usize) -> Self {
+        self.queue_capacity = writes;
+        self
+    }
+
+    /// Sets how much must be free for new claims.
+    #[must_use]
+    pub fn min_free_bytes(mut self, bytes: u64) -> Self {
+        self.min_free_bytes = bytes;
+        self
+    }
+
+    /// Sets how long another process may hold the write lock.
+    #[must_use]
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// Sets the most reading connections.
+    #[must_use]
+    pub fn readers(mut self, readers: usize) -> Self {
+        self.readers = readers;
+        self
+    }
+}
+
+/// An event on its way to a record.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) id: RecordId,
+    pub(super) policy: Arc<Policy>,
+    pub(super) event: Event,
+    pub(super) response: Option<StoredResponse>,
+}
+
+/// Why one item of a batch failed.
+#[derive(Debug)]
+enum Trouble {
+    /// The transaction may be gone.
+    Sqlite(rusqlite::Error),
+    /// This item alone; it wrote nothing that another item sees.
+    Item(StoreError),
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+/// What writer and callers share.
+#[derive(Debug)]
+struct Shared {
+    place: Arc<str>,
+    clock: Clock,
+    hub: Arc<Hub>,
+    holds: Arc<Holds>,
+    judge: Mutex<Judge>,
+    /// Writes that wait or are being written.
+    queued: AtomicUsize,
+}
+
+impl Shared {
+    fn judge(&self) -> MutexGuard<'_, Judge> {
+        self.judge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Both clocks are looked at first: one that was stepped a moment ago must not judge.
+    fn may_judge(&self, lease: Duration) -> bool {
+        let Moment { wall, monotonic } = self.clock.moment();
+        let mut judge = self.judge();
+        judge.look(monotonic, wall.as_millis());
+        judge.may_judge(monotonic, lease)
+    }
+}
+
+/// The open store.
+#[derive(Debug)]
+pub(super) struct Sqlite {
+    shared: Arc<Shared>,
+    readers: Arc<Readers>,
+    secret: [u8; 32],
+    capacity: usize,
+    jobs: mpsc::Sender<Job>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Sqlite {
+    /// Blocks: opens the file, brings its schema up to date and starts the writer.
+    pub(super) fn open(options: SqliteOptions, hub: Arc<Hub>, holds: Arc<Holds>) -> Result<Self, StoreError> {
+        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers } = options;
+        let place = super::error::place(&path);
+        let (conn, birth) = open::writer(&path, busy_timeout, clock.now())?;
+        let mut judge = Judge::new();
+        // The process may be older than the store's opening: what counts is since when this store could renew.
+        judge.stalled(clock.monotonic(), Duration::MAX);
+        let shared = Arc::new(Shared {
+            place: Arc::clone(&place),
+            clock,
+            hub,
+            holds,
+            judge: Mutex::new(judge),
+            queued: AtomicUsize::new(0),
+        });
+        let (jobs, waiting) = mpsc::channel();
+        let space = space::Space::of(&path, min_free_bytes);
+        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at);
+        let thread = std::thread::Builder::new()
+            .name("samekey-writer".into())
+            .spawn(move || writer.run())
+            .map_err(|error| StoreError::backend(&place, error))?;
+        let readers = Arc::new(Readers::new(path, place, busy_timeout, readers));
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { shared, readers, secret: birth.secret, capacity: queue_capacity.max(2), jobs, thread })
+    }
+
+    pub(super) fn secret(&self) -> &[u8; 32] {
+        &self.secret
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    pub(super) fn may_judge(&self, lease: Duration) -> bool {
+        self.shared.may_judge(lease)
+    }
+
+    pub(super) async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
+        let may_judge = self.may_judge(ask.policy.lease);
+        self.readers.peek(ask, &self.shared.clock, may_judge).await
+    }
+
+    pub(super) async fn deliver(&self, ask: Ask) -> Result<Told, StoreError> {
+        let queued = self.shared.queued.load(Ordering::Relaxed);
+        if queued >= self.capacity {
+            let say = Say::Refuse(Code::Overloaded);
+            return Ok(Told { say, found: None, response: None, profile: None, now: self.shared.clock.now() });
+        }
+        let crowded = queued >= self.capacity / 2;
+        self.ask(|reply| Job::Deliver { ask: Box::new(ask), crowded, reply }).await
+    }
+
+    pub(super) async fn apply(&self, change: Change) -> Result<Applied, StoreError> {
+        self.ask(|reply| Job::Apply { change: Box::new(change), reply }).await
+    }
+
+    pub(super) async fn ready(&self) -> Result<(), StoreError> {
+        self.ask(|reply| Job::Ready { reply }).await
+    }
+
+    /// Queues a write and waits for it. Dropping the future does not take the write back.
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        self.jobs.send(job(reply)).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Wakes the writer, because it is to do something of its own accord sooner than it knew.
+    pub(super) fn nudge(&self) {
+        // A writer that ended has nothing to do any more.
+        let _ = self.jobs.send(Job::Nudge);
+    }
+
+    /// Writes what is queued, moves the WAL into the file and ends the writer.
+    pub(super) async fn close(&self) {
+        self.readers.close();
+        let (reply, done) = oneshot::channel();
+        if self.jobs.send(Job::Close { reply }).is_ok() {
+            // Closed either way: an error is a writer that ended by itself.
+            let _ = done.await;
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It answered as its last act; joining waits for its connection to close.
+            let joined = tokio::task::spawn_blocking(move || thread.join()).await;
+            if !matches!(joined, Ok(Ok(()))) {
+                tracing::error!(store = %self.shared.place, "the store's writer ended by a panic");
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn hook(&self, hook: impl FnOnce(&rusqlite::Connection) + Send + 'static) {
+        self.jobs.send(Job::Hook(Box::new(hook))).unwrap();
+    }
+}

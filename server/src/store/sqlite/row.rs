@@ -1,0 +1,225 @@
+//! A record as a row, and a response's headers as bytes.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use rusqlite::{Connection, Row, named_params};
+use samekey_core::claim::{Effects, Ended, Fence, Holder, Reason, Record, State};
+use samekey_core::fingerprint::Fingerprint;
+use samekey_core::{Actor, Key, Timestamp};
+
+use super::Trouble;
+use crate::store::{Found, RecordId, StoreError, StoredResponse};
+
+/// What [`read`] reads, in its order.
+pub(super) const COLUMNS: &str = "id, payload_hash, state, attempt, holder, took_over, revision, lease_until, \
+     deadline, settle_after, not_before, reason, ended, status_code, result_id, response_headers IS NOT NULL, \
+     created_at, finished_at, expires_at";
+
+/// How many columns [`COLUMNS`] names.
+pub(super) const COLUMN_COUNT: usize = 19;
+
+/// Reads a record. A word that is not known is an error of this record alone.
+pub(super) fn read(row: &Row<'_>) -> Result<Found, Trouble> {
+    let id: i64 = row.get(0)?;
+    let unreadable = |column: &str, value: &str| {
+        Trouble::Item(StoreError::unreadable(format!("record {id} holds {column} {value:?}, which is not known here")))
+    };
+    let moment = |column| row.get::<_, Option<i64>>(column).map(|millis| millis.map(Timestamp::from_millis));
+    let text = |column| row.get_ref(column).and_then(|value| Ok(value.as_str_or_null()?));
+    let fingerprint = match text(1)? {
+        None => None,
+        Some(hash) => Some(Fingerprint::parse(hash).map_err(|_| unreadable("payload_hash", hash))?),
+    };
+    let state = text(2)?.unwrap_or_default();
+    let state = State::from_name(state).ok_or_else(|| unreadable("state", state))?;
+    let reason = match text(11)? {
+        None => None,
+        Some(word) => Some(Reason::from_name(word).ok_or_else(|| unreadable("reason", word))?),
+    };
+    let ended = match text(12)? {
+        None => None,
+        Some(word) => Some(Ended::from_name(word).ok_or_else(|| unreadable("ended", word))?),
+    };
+    let record = Record {
+        fingerprint,
+        state,
+        fence: Fence { attempt: row.get(3)?, holder: Holder::from_bytes(row.get(4)?) },
+        took_over: row.get(5)?,
+        revision: row.get::<_, i64>(6)?.unsigned_abs(),
+        lease_until: Timestamp::from_millis(row.get(7)?),
+        deadline: Timestamp::from_millis(row.get(8)?),
+        settle_after: moment(9)?,
+        not_before: moment(10)?,
+        reason,
+        ended,
+        status_code: row.get(13)?,
+        result_id: row.get(14)?,
+        has_response: row.get(15)?,
+        created_at: Timestamp::from_millis(row.get(16)?),
+        finished_at: moment(17)?,
+        expires_at: moment(18)?,
+        effects: Effects::default(),
+    };
+    Ok(Found { id: RecordId(id), record })
+}
+
+/// Where a new record stands.
+pub(super) struct Place<'a> {
+    pub(super) actor: &'a Actor,
+    pub(super) operation: &'a str,
+    pub(super) key: &'a Key,
+    pub(super) configured: bool,
+}
+
+/// Inserts a record or nothing, if the place is taken.
+pub(super) fn insert(conn: &Connection, place: &Place<'_>, record: &Record) -> rusqlite::Result<Option<RecordId>> {
+    let inserted = conn
+        .prepare_cached(
+            "INSERT INTO idempotency_keys (actor_id, operation, idem_key, configured, payload_hash, state, attempt, \
+             holder, took_over, revision, lease_until, deadline, settle_after, not_before, reason, ended, status_code, \
+             result_id, created_at, finished_at, expires_at) \
+             VALUES (:actor_id, :operation, :idem_key, :configured, :payload_hash, :state, :attempt, :holder, \
+             :took_over, :revision, :lease_until, :deadline, :settle_after, :not_before, :reason, :ended, \
+             :status_code, :result_id, :created_at, :finished_at, :expires_at) ON CONFLICT DO NOTHING",
+        )?
+        .execute(named_params! {
+            ":actor_id": place.actor.stored(),
+            ":operation": place.operation,
+            ":idem_key": place.key.expose(),
+            ":configured": place.configured,
+            ":payload_hash": record.fingerprint.map(|fingerprint| fingerprint.to_text()),
+            ":state": record.state.as_str(),
+            ":attempt": record.fence.attempt,
+            ":holder": record.fence.holder.as_bytes(),
+            ":took_over": record.took_over,
+            ":revision": signed(record.revision),
+            ":lease_until": record.lease_until.as_millis(),
+            ":deadline": record.deadline.as_millis(),
+            ":settle_after": record.settle_after.map(Timestamp::as_millis),
+            ":not_before": record.not_before.map(Timestamp::as_millis),
+            ":reason": record.reason.map(Reason::as_str),
+            ":ended": record.ended.map(Ended::as_str),
+            ":status_code": record.status_code,
+            ":result_id": record.result_id,
+            ":created_at": record.created_at.as_millis(),
+            ":finished_at": record.finished_at.map(Timestamp::as_millis),
+            ":expires_at": record.expires_at.map(Timestamp::as_millis),
+        })?;
+    Ok((inserted == 1).then(|| RecordId(conn.last_insert_rowid())))
+}
+
+/// Writes `record` over the one that had `revision`, and its response: a new one, the one that is there, or none
+/// any more. Says whether that revision was still there.
+pub(super) fn update(
+    conn: &Connection,
+    id: RecordId,
+    revision: u64,
+    record: &Record,
+    response: Option<&StoredResponse>,
+) -> rusqlite::Result<bool> {
+    let response = response.filter(|_| record.has_response);
+    let updated = conn
+        .prepare_cached(
+            "UPDATE idempotency_keys SET payload_hash = :payload_hash, state = :state, attempt = :attempt, \
+             holder = :holder, took_over = :took_over, revision = :revision, lease_until = :lease_until, \
+             deadline = :deadline, settle_after = :settle_after, not_before = :not_before, reason = :reason, \
+             ended = :ended, status_code = :status_code, result_id = :result_id, finished_at = :finished_at, \
+             expires_at = :expires_at, \
+             response_headers = CASE WHEN :keeps THEN response_headers ELSE :headers END, \
+             response_body = CASE WHEN :keeps THEN response_body ELSE :body END \
+             WHERE id = :id AND revision = :seen",
+        )?
+        .execute(named_params! {
+            ":id": id.0,
+            ":seen": signed(revision),
+            ":payload_hash": record.fingerprint.map(|fingerprint| fingerprint.to_text()),
+            ":state": record.state.as_str(),
+            ":attempt": record.fence.attempt,
+            ":holder": record.fence.holder.as_bytes(),
+            ":took_over": record.took_over,
+            ":revision": signed(record.revision),
+            ":lease_until": record.lease_until.as_millis(),
+            ":deadline": record.deadline.as_millis(),
+            ":settle_after": record.settle_after.map(Timestamp::as_millis),
+            ":not_before": record.not_before.map(Timestamp::as_millis),
+            ":reason": record.reason.map(Reason::as_str),
+            ":ended": record.ended.map(Ended::as_str),
+            ":status_code": record.status_code,
+            ":result_id": record.result_id,
+            ":finished_at": record.finished_at.map(Timestamp::as_millis),
+            ":expires_at": record.expires_at.map(Timestamp::as_millis),
+            ":keeps": record.has_response && response.is_none(),
+            ":headers": response.map(|response| header_bytes(&response.headers)),
+            ":body": response.map(|response| &response.body[..]),
+        })?;
+    Ok(updated == 1)
+}
+
+/// Reads the stored response into memory.
+pub(super) fn response(conn: &Connection, id: RecordId) -> Result<StoredResponse, Trouble> {
+    let (headers, body) = conn
+        .prepare_cached("SELECT response_headers, response_body FROM idempotency_keys WHERE id = ?1")?
+        .query_row([id.0], |row| {
+            Ok((row.get::<_, Option<Vec<u8>>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?.unwrap_or_default()))
+        })?;
+    let headers = headers.as_deref().and_then(parse_headers).ok_or_else(|| {
+        Trouble::Item(StoreError::unreadable(format!("record {} holds response_headers that are none", id.0)))
+    })?;
+    Ok(StoredResponse { headers, body: Bytes::from(body) })
+}
+
+/// SQLite's integers are signed; a revision never comes near the difference.
+pub(super) fn signed(revision: u64) -> i64 {
+    i64::try_from(revision).unwrap_or(i64::MAX)
+}
+
+/// `name: value\r\n` for each field. No value can hold a line break, so the bytes stay exact.
+fn header_bytes(headers: &[(HeaderName, HeaderValue)]) -> Vec<u8> {
+    let length = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let mut bytes = Vec::with_capacity(length);
+    for (name, value) in headers {
+        bytes.extend_from_slice(name.as_str().as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+fn parse_headers(mut bytes: &[u8]) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    let mut headers = Vec::new();
+    while !bytes.is_empty() {
+        let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+        let line = &bytes[..end];
+        let colon = line.windows(2).position(|pair| pair == b": ")?;
+        let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+        headers.push((name, HeaderValue::from_bytes(&line[colon + 2..]).ok()?));
+        bytes = &bytes[end + 2..];
+    }
+    Some(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_keep_order_repetition_and_bytes() {
+        let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).unwrap();
+        let headers = vec![
+            (http::header::LINK, value(b"<a>; rel=\"next\"")),
+            (http::header::ETAG, value(b"")),
+            (http::header::LINK, value(b" x: y \t")),
+            (http::header::CONTENT_DISPOSITION, value(b"attachment; filename=\"caf\xe9\"")),
+        ];
+        assert_eq!(parse_headers(&header_bytes(&headers)), Some(headers));
+        assert_eq!(parse_headers(b""), Some(Vec::new()));
+        assert_eq!(parse_headers(b"etag: x"), None);
+        assert_eq!(parse_headers(b"etag x\r\n"), None);
+    }
+
+    #[test]
+    fn the_columns_are_as_many_as_are_read() {
+        assert_eq!(COLUMNS.split(", ").count(), COLUMN_COUNT);
+    }
+}

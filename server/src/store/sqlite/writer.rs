@@ -1,0 +1,398 @@
+//! The one thread that writes.
+//!
+//! It takes what is queued, up to [`MAX_BATCH`] items, into one transaction: renewals and completions before
+//! deliveries, so that no claim is called lapsed whose renewal was already here. Nobody is answered, and nobody is
+//! woken, before COMMIT returned.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use samekey_core::{Policy, Timestamp};
+use tokio::sync::oneshot;
+
+use super::claims::{self, Setting};
+use super::leases::{self, Lost, Why};
+use super::space::Space;
+use super::{Change, Shared, Trouble};
+use crate::store::hold::Lease;
+use crate::store::{Applied, Ask, StoreError, Told};
+
+/// Beyond this, only latency grows: FULL costs nothing from here on.
+const MAX_BATCH: usize = 128;
+
+/// How often a store with waiters looks whether another process wrote.
+const LOOK_ABROAD_EVERY: Duration = Duration::from_millis(75);
+
+/// Pages in the WAL at which it is moved into the file even though writes are waiting: 64 MiB.
+const WAL_PAGES_MAX: usize = 16_384;
+
+/// Pages in the WAL that are worth moving when nothing else is to be done, and how long that is to have lasted.
+const WAL_PAGES_IDLE: usize = 256;
+const IDLE: Duration = Duration::from_millis(250);
+
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What the writer is asked.
+pub(super) enum Job {
+    Deliver {
+        ask: Box<Ask>,
+        /// Half the queue was full when this came.
+        crowded: bool,
+        reply: Reply<Told>,
+    },
+    Apply {
+        change: Box<Change>,
+        reply: Reply<Applied>,
+    },
+    Ready {
+        reply: Reply<()>,
+    },
+    /// The writer's own.
+    Renew(Vec<Lease>),
+    Nudge,
+    Close {
+        reply: oneshot::Sender<()>,
+    },
+    #[cfg(test)]
+    Hook(Box<dyn FnOnce(&Connection) + Send>),
+}
+
+/// What a job came to, before COMMIT.
+enum Outcome {
+    Told(Told, bool),
+    Applied(Applied, Option<(String, String)>),
+    Ready,
+    Renewed(Vec<Lost>),
+    Failed(StoreError),
+}
+
+/// Why a batch was rolled back.
+enum Failed {
+    /// The transaction did not begin: no item is at fault.
+    ToBegin(StoreError),
+    /// An item, or COMMIT.
+    Inside(StoreError),
+}
+
+pub(super) struct Writer {
+    conn: Connection,
+    jobs: mpsc::Receiver<Job>,
+    shared: Arc<Shared>,
+    space: Space,
+    created_at: Timestamp,
+    profiles: HashMap<String, String>,
+    /// Completions and the like; never behind deliveries.
+    urgent: VecDeque<Job>,
+    deliveries: VecDeque<Job>,
+    closing: Vec<oneshot::Sender<()>>,
+    /// Nobody sends any more.
+    orphaned: bool,
+    /// Since when nothing could be written.
+    trouble_since: Option<Duration>,
+    seen_abroad: i64,
+    looked_abroad: Instant,
+    last_write: Instant,
+    wal_pages: usize,
+    /// The WAL is moved when it holds this many pages; grows while a reader keeps it from shrinking.
+    wal_bound: usize,
+}
+
+impl Writer {
+    pub(super) fn new(
+        conn: Connection,
+        jobs: mpsc::Receiver<Job>,
+        shared: Arc<Shared>,
+        space: Space,
+        created_at: Timestamp,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            conn,
+            jobs,
+            shared,
+            space,
+            created_at,
+            profiles: HashMap::new(),
+            urgent: VecDeque::new(),
+            deliveries: VecDeque::new(),
+            closing: Vec::new(),
+            orphaned: false,
+            trouble_since: None,
+            seen_abroad: 0,
+            looked_abroad: now,
+            last_write: now,
+            // Another process may have left a long one.
+            wal_pages: WAL_PAGES_IDLE,
+            wal_bound: WAL_PAGES_MAX,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        self.seen_abroad = self.data_version();
+        loop {
+            self.receive();
+            let batch = self.next_batch();
+            if !batch.is_empty() {
+                self.write(batch);
+            } else if self.orphaned || !self.closing.is_empty() {
+                break;
+            }
+            self.look_abroad();
+            self.tend_wal();
+        }
+        self.checkpoint("TRUNCATE");
+        let closing = std::mem::take(&mut self.closing);
+        // The connection closes before anybody hears that the store is closed.
+        drop(self);
+        for reply in closing {
+            let _ = reply.send(());
+        }
+    }
+
+    /// Takes everything that is queued; waits for something if there is nothing.
+    fn receive(&mut self) {
+        if self.urgent.is_empty() && self.deliveries.is_empty() && self.closing.is_empty() && !self.orphaned {
+            let received = match self.nap() {
+                None => self.jobs.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+                Some(nap) => self.jobs.recv_timeout(nap),
+            };
+            match received {
+                Ok(job) => self.sort(job),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => self.orphaned = true,
+            }
+        }
+        while let Ok(job) = self.jobs.try_recv() {
+            self.sort(job);
+        }
+    }
+
+    fn sort(&mut self, job: Job) {
+        match job {
+            Job::Deliver { .. } => self.deliveries.push_back(job),
+            Job::Apply { .. } | Job::Ready { .. } | Job::Renew(_) => self.urgent.push_back(job),
+            Job::Nudge => {}
+            Job::Close { reply } => self.closing.push(reply),
+            #[cfg(test)]
+            Job::Hook(hook) => hook(&self.conn),
+        }
+    }
+
+    /// Until when there is nothing to do, if nobody asks.
+    fn nap(&self) -> Option<Duration> {
+        let now = self.shared.clock.monotonic();
+        let renewal = self.shared.holds.next_due().map(|due| self.shared.clock.nap(due.saturating_sub(now)));
+        let abroad =
+            self.shared.hub.is_watched().then(|| LOOK_ABROAD_EVERY.saturating_sub(self.looked_abroad.elapsed()));
+        let wal = (self.wal_pages > WAL_PAGES_IDLE).then(|| IDLE.saturating_sub(self.last_write.elapsed()));
+        [renewal, abroad, wal].into_iter().flatten().min()
+    }
+
+    fn next_batch(&mut self) -> Vec<Job> {
+        let due = self.shared.holds.take_due(self.shared.clock.monotonic());
+        if !due.is_empty() {
+            self.urgent.push_front(Job::Renew(due));
+        }
+        let urgent = self.urgent.len().min(MAX_BATCH);
+        let deliveries = self.deliveries.len().min(MAX_BATCH - urgent);
+        self.urgent.drain(..urgent).chain(self.deliveries.drain(..deliveries)).collect()
+    }
+
+    /// The batch in one transaction, or each item in its own.
+    fn write(&mut self, batch: Vec<Job>) {
+        match self.transact(&batch) {
+            Ok(outcomes) => self.answer(batch, outcomes),
+            Err(Failed::ToBegin(error)) => {
+                let outcomes = batch.iter().map(|_| Outcome::Failed(error.clone())).collect();
+                self.answer(batch, outcomes);
+            }
+            Err(Failed::Inside(error)) if batch.len() == 1 => self.answer(batch, vec![Outcome::Failed(error)]),
+            Err(Failed::Inside(error)) => {
+                tracing::warn!(store = %self.shared.place, %error, items = batch.len(), "a batch was rolled back; its items are tried one by one");
+                for job in batch {
+                    let one = vec![job];
+                    let outcome = match self.transact(&one) {
+                        Ok(outcomes) => outcomes,
+                        Err(Failed::ToBegin(error) | Failed::Inside(error)) => vec![Outcome::Failed(error)],
+                    };
+                    self.answer(one, outcome);
+                }
+            }
+        }
+    }
+
+    fn transact(&mut self, batch: &[Job]) -> Result<Vec<Outcome>, Failed> {
+        let begun = *self.trouble_since.get_or_insert_with(|| self.shared.clock.monotonic());
+        if let Err(error) = self.conn.execute_batch("BEGIN IMMEDIATE") {
+            return Err(Failed::ToBegin(StoreError::sqlite(&self.shared.place, error)));
+        }
+        // The lock was waited for: other holders may have waited as long, so this is told before anything is judged.
+        self.tell_judge(begun);
+        let done = self.each(batch).and_then(|outcomes| {
+            self.conn.execute_batch("COMMIT")?;
+            Ok(outcomes)
+        });
+        self.last_write = Instant::now();
+        match done {
+            Ok(outcomes) => {
+                self.trouble_since = None;
+                self.tell_judge(begun);
+                Ok(outcomes)
+            }
+            Err(error) => {
+                self.profiles.clear();
+                // After some errors SQLite has rolled back already, after others it has not.
+                if !self.conn.is_autocommit() {
+                    if let Err(error) = self.conn.execute_batch("ROLLBACK") {
+                        tracing::error!(store = %self.shared.place, %error, "a transaction could not be rolled back");
+                    }
+                }
+                Err(Failed::Inside(StoreError::sqlite(&self.shared.place, error)))
+            }
+        }
+    }
+
+    fn tell_judge(&self, begun: Duration) {
+        let moment = self.shared.clock.moment();
+        let mut judge = self.shared.judge();
+        judge.look(moment.monotonic, moment.wall.as_millis());
+        judge.stalled(moment.monotonic, moment.monotonic.saturating_sub(begun));
+    }
+
+    fn each(&mut self, batch: &[Job]) -> rusqlite::Result<Vec<Outcome>> {
+        // Read after the lock was granted: a claim's lease begins now, not when it queued.
+        let now = self.shared.clock.now();
+        let short = self.space.is_short();
+        let shared = Arc::clone(&self.shared);
+        let may_judge = move |policy: &Policy| shared.may_judge(policy.lease);
+        let mut setting =
+            Setting { now, may_judge: &may_judge, created_at: self.created_at, profiles: &mut self.profiles };
+        let conn = &self.conn;
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for job in batch {
+            let (outcome, pages) = match job {
+                Job::Deliver { ask, crowded, .. } => (
+                    claims::deliver(conn, ask, *crowded || short, &mut setting)
+                        .map(|(told, wrote)| Outcome::Told(told, wrote)),
+                    4,
+                ),
+                Job::Apply { change, .. } => (
+                    claims::apply(conn, change, &setting).map(|(applied, whose)| Outcome::Applied(applied, whose)),
+                    4 + change.response.as_ref().map_or(0, |response| response.body.len() / 4096),
+                ),
+                Job::Renew(leases) => {
+                    (leases::renew(conn, leases, now).map(Outcome::Renewed).map_err(Trouble::from), 2 * leases.len())
+                }
+                Job::Ready { .. } => (touch(conn, now).map(|()| Outcome::Ready).map_err(Trouble::from), 1),
+                _ => continue,
+            };
+            self.wal_pages += pages;
+            outcomes.push(match outcome {
+                Ok(outcome) => outcome,
+                Err(Trouble::Item(error)) => Outcome::Failed(error),
+                Err(Trouble::Sqlite(error)) => return Err(error),
+            });
+        }
+        Ok(outcomes)
+    }
+
+    /// After COMMIT: wakes and answers. Whoever does not listen any more does not matter.
+    fn answer(&self, batch: Vec<Job>, outcomes: Vec<Outcome>) {
+        let changed = batch.iter().zip(&outcomes).filter_map(|(job, outcome)| match (job, outcome) {
+            (Job::Deliver { ask, .. }, Outcome::Told(_, true)) => Some((ask.actor.stored(), ask.key.expose())),
+            (_, Outcome::Applied(_, Some((actor, key)))) => Some((actor.as_str(), key.as_str())),
+            _ => None,
+        });
+        self.shared.hub.wake(changed);
+        for (job, outcome) in batch.into_iter().zip(outcomes) {
+            if !matches!(job, Job::Renew(_)) {
+                self.shared.queued.fetch_sub(1, Ordering::Relaxed);
+            }
+            match (job, outcome) {
+                (Job::Deliver { reply, .. }, Outcome::Told(told, _)) => drop(reply.send(Ok(told))),
+                (Job::Deliver { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Apply { reply, .. }, Outcome::Applied(applied, _)) => drop(reply.send(Ok(applied))),
+                (Job::Apply { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Ready { reply }, Outcome::Ready) => drop(reply.send(Ok(()))),
+                (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Renew(_), Outcome::Renewed(lost)) => self.log_lost(&lost),
+                (Job::Renew(leases), Outcome::Failed(error)) => {
+                    tracing::warn!(store = %self.shared.place, %error, claims = leases.len(), "claims could not be renewed; tried again");
+                    self.shared.holds.retry(&leases, self.shared.clock.monotonic());
+                }
+                // Outcomes are made job by job, so they fit; one that did not would leave its asker with `Closed`.
+                _ => {}
+            }
+        }
+    }
+
+    fn log_lost(&self, lost: &[Lost]) {
+        for Lost { lease, why } in lost {
+            self.shared.holds.lose(lease.id, lease.fence);
+            match why {
+                Why::Over => tracing::debug!(record = lease.id.0, attempt = lease.fence.attempt, "a claim is over"),
+                Why::Taken(state) => tracing::warn!(
+                    record = lease.id.0,
+                    attempt = lease.fence.attempt,
+                    state = state.map_or("forgotten", |state| state.as_str()),
+                    "a claim was lost while its holder worked"
+                ),
+            }
+        }
+    }
+
+    /// Wakes all waiters if another process wrote. Nobody waits: nobody looks.
+    fn look_abroad(&mut self) {
+        if !self.shared.hub.is_watched() || self.looked_abroad.elapsed() < LOOK_ABROAD_EVERY {
+            return;
+        }
+        self.looked_abroad = Instant::now();
+        let version = self.data_version();
+        if version != self.seen_abroad {
+            self.seen_abroad = version;
+            self.shared.hub.wake_all();
+        }
+    }
+
+    /// Changes when another connection committed. An unreadable one counts as a change.
+    fn data_version(&self) -> i64 {
+        self.conn.pragma_query_value(None, "data_version", |row| row.get(0)).unwrap_or(-1)
+    }
+
+    fn tend_wal(&mut self) {
+        let idle = self.wal_pages > WAL_PAGES_IDLE && self.last_write.elapsed() >= IDLE;
+        if idle || self.wal_pages >= self.wal_bound {
+            self.checkpoint("PASSIVE");
+        }
+    }
+
+    fn checkpoint(&mut self, how: &str) {
+        let moved = self.conn.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| {
+            Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        });
+        match moved {
+            // All was moved: the next write begins at the start of the file.
+            Ok((log, moved)) if log == moved => (self.wal_pages, self.wal_bound) = (0, WAL_PAGES_MAX),
+            // A reader still needs the older pages: trying after each batch would only cost.
+            Ok((log, _)) => {
+                let pages = usize::try_from(log).unwrap_or(0);
+                (self.wal_pages, self.wal_bound) = (pages, WAL_PAGES_MAX.max(pages + WAL_PAGES_MAX / 4));
+                self.last_write = Instant::now();
+            }
+            Err(error) => {
+                tracing::warn!(store = %self.shared.place, %error, "the WAL could not be moved into the file");
+                (self.wal_bound, self.last_write) = (self.wal_pages + WAL_PAGES_MAX / 4, Instant::now());
+            }
+        }
+    }
+}
+
+/// The smallest write there is.
+fn touch(conn: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    conn.prepare_cached("INSERT INTO meta VALUES ('ready', ?1) ON CONFLICT DO UPDATE SET value = excluded.value")?
+        .execute([now.as_millis()])
+        .map(drop)
+}

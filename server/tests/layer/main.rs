@@ -1,0 +1,7 @@
+//! The layer around axum handlers, on a real SQLite store.
+
+mod binding;
+mod handlers;
+mod hangups;
+mod support;
+mod waiting;
