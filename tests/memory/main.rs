@@ -3,6 +3,7 @@
 //! The bound, which the documentation repeats: `max_buffered`, plus 32 KiB for each connection, plus 64 MiB.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use support::patience::within;
 use support::{Connection, Gate, Reply, Request, Serve, Server, Upstream};
@@ -30,10 +31,10 @@ async fn ten_thousand_waiters_and_large_bodies_stay_within_the_configured_memory
     let samekey = serve.set("--timeout", "5m").set("--probe-after", "6m").waits("4m", "4m").start().await;
     let at_rest = memory(&samekey, "VmRSS");
 
-    let running = open_all(&samekey, (0..KEYS).map(order)).await;
+    let running = open_all(samekey.addr, (0..KEYS).map(order)).await;
     upstream.ledger().arrived(KEYS).await;
     let begun = Instant::now();
-    let waiting = open_all(&samekey, (0..WAITERS).map(|n| order(n % KEYS))).await;
+    let waiting = open_all(samekey.addr, (0..WAITERS).map(|n| order(n % KEYS))).await;
     all_wait(&samekey, KEYS + WAITERS).await;
     let (with_waiters, took) = (memory(&samekey, "VmRSS"), begun.elapsed());
 
@@ -96,6 +97,25 @@ async fn ten_thousand_waiters_and_large_bodies_stay_within_the_configured_memory
     assert!(peak <= bound, "{peak} bytes are over the bound of {bound}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn fixture_this_machine_can_hold_that_many_connections() {
+    raise_the_limit_of_open_files();
+    let upstream = Upstream::start().await;
+    let gate = Gate::new();
+    upstream.script({
+        let gate = gate.clone();
+        move |_| Reply::json(201, "{}").gated(&gate)
+    });
+    // Both ends are in this process: half as many, that is.
+    let half = WAITERS / 2;
+    let open = open_all(upstream.addr(), (0..half).map(order)).await;
+    upstream.ledger().arrived(half).await;
+    gate.open();
+    for mut client in open {
+        assert_eq!(client.answer().await.status, 201);
+    }
+}
+
 fn key(n: usize) -> String {
     format!("key-{n}")
 }
@@ -105,14 +125,13 @@ fn order(n: usize) -> Request {
 }
 
 /// Sends each request on a connection of its own and reads nothing.
-async fn open_all(samekey: &Server, requests: impl Iterator<Item = Request>) -> Vec<Connection> {
+async fn open_all(addr: SocketAddr, requests: impl Iterator<Item = Request>) -> Vec<Connection> {
     let mut open = Vec::new();
     let mut opening = tokio::task::JoinSet::new();
     for request in requests {
         if opening.len() >= 64 {
             open.push(opening.join_next().await.expect("one").expect("a connection"));
         }
-        let addr = samekey.addr;
         opening.spawn(async move {
             let mut client = Connection::open(addr).await;
             client.request(&request).await;

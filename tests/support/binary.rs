@@ -25,7 +25,7 @@ pub struct Serve {
     store: PathBuf,
     args: Vec<OsString>,
     wrapper: Vec<OsString>,
-    user: Option<u32>,
+    user: Option<(u32, PathBuf)>,
 }
 
 impl Serve {
@@ -63,9 +63,11 @@ impl Serve {
         self
     }
 
-    /// As another user; root only.
+    /// As another user; root only. The binary is copied to where that user can reach it.
     pub fn user(mut self, id: u32) -> Self {
-        self.user = Some(id);
+        let copy = self.folder().join("samekey");
+        std::fs::copy(samekey(), &copy).expect("a copy of the binary");
+        self.user = Some((id, copy));
         self
     }
 
@@ -87,12 +89,12 @@ impl Serve {
 
     fn spawn(&self, listen: &str) -> Child {
         let mut words = self.wrapper.clone();
-        words.push(samekey().into());
+        words.push(self.user.as_ref().map_or_else(|| samekey().into(), |(_, copy)| copy.into()));
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).args(["serve", "--upstream", &self.upstream, "--listen", listen]);
         command.args(["--admin", "127.0.0.1:0", "--store"]).arg(format!("sqlite:{}", self.store.display()));
         command.args(&self.args).current_dir(self.folder()).kill_on_drop(true).env_remove("RUST_LOG");
-        if let Some(id) = self.user {
+        if let Some((id, _)) = self.user {
             command.uid(id).gid(id);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
