@@ -150,7 +150,7 @@ fn refuse_damaged(conn: &Connection, path: &Path, place: &Arc<str>) -> Result<()
     let of = |error| StoreError::sqlite(place, error);
     let size = fs::metadata(path).map_or(0, |seen| seen.len());
     if size <= WHOLE_CHECK_BYTES {
-        let said: String = conn.pragma_query_value(None, "quick_check(1)", |row| row.get(0)).map_err(of)?;
+        let said: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(of)?;
         if said != "ok" {
             return Err(StoreError::Corrupt { place: Arc::clone(place), why: said.into() });
         }
