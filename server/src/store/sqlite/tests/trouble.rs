@@ -164,3 +164,41 @@ async fn health_is_a_real_write_and_believed_for_a_second() {
     bench.hands.advance(s(1));
     bench.store.ready().await.unwrap();
 }
+
+/// COMMIT fails for transactions that claim a key beginning with `bad`.
+async fn break_commits(bench: &Bench) {
+    bench
+        .on_writer(|conn| {
+            conn.execute_batch(
+                "CREATE TEMP TABLE parent (id INTEGER PRIMARY KEY);
+                 CREATE TEMP TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+                 CREATE TEMP TRIGGER breaks AFTER INSERT ON main.idempotency_keys WHEN NEW.idem_key LIKE 'bad%'
+                 BEGIN INSERT INTO child VALUES (1); END",
+            )
+            .unwrap();
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_takes_only_the_item_at_fault_with_it() {
+    let bench = Bench::new().await;
+    break_commits(&bench).await;
+    assert!(matches!(bench.store.deliver(ask("bad-0")).await.unwrap_err(), StoreError::Backend { .. }));
+    let paused = bench.pause();
+    let mut queued = Vec::new();
+    for key in ["k1", "bad-1", "k2"] {
+        let store = bench.store.clone();
+        queued.push(tokio::spawn(async move { store.deliver(ask(key)).await.map(|told| told.say) }));
+    }
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    drop(paused);
+    let mut ran = Vec::new();
+    for delivery in queued {
+        ran.push(matches!(delivery.await.unwrap(), Ok(Say::Run(_))));
+    }
+    assert_eq!(ran, [true, false, true]);
+    assert_eq!(count(&bench.path(), "idempotency_keys"), 2);
+    bench.on_writer(|conn| conn.execute_batch("DROP TRIGGER temp.breaks").unwrap()).await;
+    run(&bench.store, &ask("bad-1")).await;
+}
