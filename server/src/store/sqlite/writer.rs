@@ -260,8 +260,13 @@ impl Writer {
         let short = self.space.is_short();
         let shared = Arc::clone(&self.shared);
         let may_judge = move |policy: &Policy| shared.may_judge(policy.lease);
-        let mut setting =
-            Setting { now, may_judge: &may_judge, created_at: self.created_at, profiles: &mut self.profiles };
+        let mut setting = Setting {
+            place: &self.shared.place,
+            now,
+            may_judge: &may_judge,
+            created_at: self.created_at,
+            profiles: &mut self.profiles,
+        };
         let conn = &self.conn;
         let mut outcomes = Vec::with_capacity(batch.len());
         for job in batch {

@@ -72,6 +72,32 @@ fn bare() -> f64 {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 #[allow(clippy::print_stdout, reason = "its only result")]
+async fn replays_per_second() {
+    let bench = Bench::new().await;
+    let (id, fence) = run(&bench.store, &ask("k1")).await;
+    finish(&bench.store, &ask("k1"), id, fence).await;
+    for readers in [1, 8, 32] {
+        let began = Instant::now();
+        let mut reading = tokio::task::JoinSet::new();
+        for _ in 0..readers {
+            let store = bench.store.clone();
+            reading.spawn(async move {
+                let (mut done, asked) = (0_u64, ask("k1"));
+                while began.elapsed() < SPAN {
+                    assert_eq!(store.peek(&asked).await.unwrap().unwrap().say, Say::Replay);
+                    done += 1;
+                }
+                done
+            });
+        }
+        let done: u64 = reading.join_all().await.into_iter().sum();
+        println!("{readers:>4} askers: {:.0} replays/s", done as f64 / began.elapsed().as_secs_f64());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+#[allow(clippy::print_stdout, reason = "its only result")]
 async fn claims_and_completions_per_second() {
     let bare = bare();
     println!("bare rusqlite, one statement per transaction: {bare:.0}/s");

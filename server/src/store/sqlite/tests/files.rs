@@ -82,9 +82,10 @@ async fn two_processes_may_make_the_same_file() {
 
 /// What opening `path` says.
 async fn refusal(path: &Path) -> StoreError {
-    let before = fs::read(path).ok();
+    let before = (fs::read(path).ok(), fs::metadata(path).map(|seen| seen.permissions().mode()).ok());
     let error = Store::sqlite(path).await.unwrap_err();
-    assert_eq!(fs::read(path).ok(), before, "a refused file is not written");
+    let after = (fs::read(path).ok(), fs::metadata(path).map(|seen| seen.permissions().mode()).ok());
+    assert_eq!(after, before, "a refused file is left alone");
     assert!(error.to_string().starts_with(&*path.to_string_lossy()), "{error}");
     error
 }
@@ -102,6 +103,13 @@ async fn what_is_no_store_is_refused_and_left_alone() {
     assert!(matches!(refusal(&path("app.db")).await, StoreError::ForeignFile { .. }));
     beside(&path("gpkg.db")).execute_batch("PRAGMA application_id = 0x47504b47; CREATE TABLE t (a)").unwrap();
     let error = refusal(&path("gpkg.db")).await;
+    // Its last words stand in its WAL, as after a crash.
+    let other = beside(&path("wal.db"));
+    other.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (a)").unwrap();
+    for file in ["wal.db", "wal.db-wal"] {
+        fs::copy(path(file), path(&format!("crashed-{file}"))).unwrap();
+    }
+    assert!(matches!(refusal(&path("crashed-wal.db")).await, StoreError::ForeignFile { .. }));
     assert!(error.to_string().contains("0x47504b47"), "{error}");
 }
 
