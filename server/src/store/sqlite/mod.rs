@@ -9,6 +9,7 @@ mod row;
 mod space;
 #[cfg(test)]
 mod tests;
+mod wal;
 mod writer;
 
 use std::path::PathBuf;
