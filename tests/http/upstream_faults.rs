@@ -79,9 +79,10 @@ async fn a_lost_or_broken_answer_is_uncertain_and_never_rerun() {
 
 #[tokio::test]
 async fn a_connection_closed_on_arrival_is_either_provably_unsent_or_uncertain() {
-    let upstream = Upstream::start().await;
-    let samekey = Serve::before(&upstream).start().await;
     for (key, reset) in [("closed", false), ("reset", true)] {
+        // A pair of its own: a connection kept from the first case would never meet the accept of the second.
+        let upstream = Upstream::start().await;
+        let samekey = Serve::before(&upstream).start().await;
         upstream.close_accepted(reset);
         let answer = samekey.send(&Request::order(key)).await;
         upstream.behave();

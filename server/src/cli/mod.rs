@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 /// Makes a POST safe to retry: one intent, same key, one effect.
 #[derive(Debug, Parser)]
-#[command(name = "samekey", version, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "samekey", version, propagate_version = true, max_term_width = 100, args_override_self = true, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use http::{HeaderName, Uri};
+use ipnet::IpNet;
 use tokio::net::TcpListener;
 
 use super::logs::LogArgs;
@@ -49,9 +50,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "SAMEKEY_ACTOR", value_name = "KIND", default_value = "credentials")]
     actor: ActorKind,
 
-    /// Addresses that may send the actor header, comma-separated [default: loopback]
-    #[arg(long, env = "SAMEKEY_TRUSTED_PROXIES", value_name = "IP", value_delimiter = ',')]
-    trusted_proxies: Vec<IpAddr>,
+    /// Addresses and networks that may send the actor header, for instance 10.0.0.0/8,::1 [default: loopback]
+    #[arg(long, env = "SAMEKEY_TRUSTED_PROXIES", value_name = "NETWORK", value_delimiter = ',', value_parser = network)]
+    trusted_proxies: Vec<IpNet>,
 
     /// How long a connection to the service may have been idle and still be used for a request with a key; must be
     /// shorter than the service's own keep-alive time
@@ -259,8 +260,16 @@ impl Server {
     }
 }
 
-fn trusted(addresses: &[IpAddr]) -> Trusted {
-    if addresses.is_empty() { Trusted::Loopback } else { Trusted::Addresses(addresses.to_vec()) }
+fn trusted(networks: &[IpNet]) -> Trusted {
+    if networks.is_empty() { Trusted::Loopback } else { Trusted::Networks(networks.to_vec()) }
+}
+
+/// An address is a network of one.
+fn network(text: &str) -> Result<IpNet, String> {
+    let address = text.parse::<IpAddr>().map(IpNet::from);
+    address
+        .or_else(|_| text.parse())
+        .map_err(|_| format!("{text} is no address or network; write for instance 10.0.0.0/8"))
 }
 
 /// Resolves at the first SIGTERM or SIGINT; the second one ends the process at once.

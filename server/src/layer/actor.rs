@@ -8,6 +8,7 @@ use axum::extract::ConnectInfo;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
+use ipnet::IpNet;
 use samekey_core::Actor;
 
 use crate::names;
@@ -33,8 +34,8 @@ enum Kind {
 pub enum Trusted {
     /// 127.0.0.0/8 and ::1.
     Loopback,
-    /// These addresses and nobody else.
-    Addresses(Vec<IpAddr>),
+    /// These networks and nobody else.
+    Networks(Vec<IpNet>),
 }
 
 impl Trusted {
@@ -42,7 +43,7 @@ impl Trusted {
         let peer = peer.to_canonical();
         match self {
             Self::Loopback => peer.is_loopback(),
-            Self::Addresses(addresses) => addresses.iter().any(|address| address.to_canonical() == peer),
+            Self::Networks(networks) => networks.iter().any(|network| network.contains(&peer)),
         }
     }
 }

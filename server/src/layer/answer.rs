@@ -58,6 +58,8 @@ pub(crate) fn result_id(parts: &Parts, body: Option<&Bytes>, policy: &Policy) ->
 /// The handler's own answer, with its receipt.
 pub(crate) fn first(mut parts: Parts, body: Body, receipt: Receipt) -> Response {
     names::strip_ours(&mut parts.headers);
+    // Only what comes out of the store is a replay.
+    parts.headers.remove(names::REPLAYED);
     if stripe_would_repeat(parts.status, receipt.word) {
         parts.headers.entry(names::STRIPE_SHOULD_RETRY).or_insert(names::flag(false));
     }

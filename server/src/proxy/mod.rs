@@ -5,3 +5,4 @@ pub(crate) mod admin;
 pub(crate) mod forward;
 mod hop;
 pub(crate) mod listen;
+mod outgoing;
