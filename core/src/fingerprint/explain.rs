@@ -136,13 +136,13 @@ pub fn explain(first: &Payload<'_>, second: &Payload<'_>, profile: &Profile) -> 
     );
     match (&first.body, &second.body) {
         (Body::Json(first), Body::Json(second)) => {
-            json::compare(first, second, &profile.selection, &mut found)
+            json::compare(first, second, &profile.selection, &mut found);
         }
         (Body::Form(first), Body::Form(second)) => {
-            fields(first, second, &profile.selection, &mut found)
+            fields(first, second, &profile.selection, &mut found);
         }
         (Body::Multipart(first), Body::Multipart(second)) => {
-            fields(first, second, &profile.selection, &mut found)
+            fields(first, second, &profile.selection, &mut found);
         }
         (Body::Raw(first, _), Body::Raw(second, _)) => {
             let sent = |bytes: &'_ [u8]| (!bytes.is_empty()).then(|| bytes.to_vec());

@@ -73,13 +73,13 @@ impl Walk<'_> {
                     let step = excluded.step(self.excluded, Token::Element(index));
                     self.at(Token::Element(index), |walk| match (first, second) {
                         (Some(first), Some(second)) if !step.found => {
-                            walk.values(first, second, step.onward)
+                            walk.values(first, second, step.onward);
                         }
                         (Some(_), Some(_)) => {}
                         // A hole is still a place: the lists are not equally long.
                         (first, _) => walk.differs(only(first.is_some())),
                     });
-                })
+                });
             }
             (View::Object(first), View::Object(second)) => {
                 each_member(first, second, |name, first, second| {
@@ -89,7 +89,7 @@ impl Walk<'_> {
                         (Some(first), Some(second)) => walk.values(first, second, step.onward),
                         (first, _) => walk.differs(only(first.is_some())),
                     });
-                })
+                });
             }
             (View::Scalar, View::Scalar) if written(first) == written(second) => {}
             _ => self.differs(Change::Changed),
@@ -114,7 +114,7 @@ impl Walk<'_> {
                 let first = first.and_then(|value| child(value, segment));
                 let second = second.and_then(|value| child(value, segment));
                 self.at(Token::Member(name.as_bytes()), |walk| {
-                    walk.project(first, second, rest)
+                    walk.project(first, second, rest);
                 });
             }
         }
@@ -133,16 +133,16 @@ impl Walk<'_> {
             (View::Array(first), View::Array(second)) => {
                 each_element(first, second, |index, first, second| {
                     self.at(Token::Element(index), |walk| {
-                        walk.project_pair(first, second, rest)
+                        walk.project_pair(first, second, rest);
                     });
-                })
+                });
             }
             (View::Object(first), View::Object(second)) => {
                 each_member(first, second, |name, first, second| {
                     self.at(Token::Member(name), |walk| {
-                        walk.project_pair(first, second, rest)
+                        walk.project_pair(first, second, rest);
                     });
-                })
+                });
             }
             (View::Scalar, View::Scalar) => {}
             (View::Scalar, _) => self.differs(Change::OnlySecond),
