@@ -2,7 +2,8 @@
 
 use core::cmp::Ordering;
 
-use alloc::string::String;
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::super::json::{child, finds_anything};
@@ -32,15 +33,12 @@ pub(super) fn compare(
                 walk.project(Some(first), Some(second), &pointer.segments);
             }
             // Pointers may overlap.
-            let found = &mut walk.found.0;
-            let mut at = start;
-            while at < found.len() {
-                if found[start..at].contains(&found[at]) {
-                    found.remove(at);
-                } else {
-                    at += 1;
-                }
-            }
+            let mut seen = BTreeSet::new();
+            let mut number = 0;
+            walk.found.0.retain(|difference| {
+                number += 1;
+                number <= start || seen.insert(difference.place.to_string())
+            });
             return;
         }
         _ => {}
