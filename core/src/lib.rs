@@ -10,4 +10,5 @@ pub mod fingerprint;
 mod hex;
 pub mod json;
 pub mod select;
+mod token;
 pub mod uri;

@@ -309,13 +309,10 @@ fn time_is_linear_in_the_length() {
     ];
     for (name, input) in inputs {
         let (small, large) = (input(4_000), input(40_000));
-        let fastest = |text: &str| (0..3).map(|_| time(text)).min().unwrap();
-        let (small, large) = (fastest(&small), fastest(&large));
         // Ten times the input; sorting and cold caches cost a little more, a quadratic step would cost a hundred times.
-        assert!(
-            large < small * 40 + Duration::from_millis(20),
-            "{name}: {small:?}, then {large:?}"
-        );
+        // On a busy machine a measurement may fail, but not each of them.
+        let linear = |_| time(&large) < time(&small) * 40 + Duration::from_millis(5);
+        assert!((0..10).any(linear), "{name}");
     }
 }
 

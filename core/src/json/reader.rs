@@ -26,7 +26,7 @@ impl<'a> Document<'a> {
         let document = Document {
             source,
             // About what an order needs; a list of digits grows to a node for every second byte.
-            nodes: Vec::with_capacity(source.len() / 10 + 1),
+            nodes: Vec::with_capacity(source.len() / 6 + 1),
             order: Vec::new(),
             decoded: Vec::new(),
             decoded_ends: Vec::new(),
