@@ -24,6 +24,7 @@ pub mod response;
 mod scope;
 pub mod select;
 mod time;
+mod token;
 pub mod uri;
 
 pub use key::{Key, KeyError, MAX_KEY_CHARS};

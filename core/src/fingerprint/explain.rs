@@ -4,6 +4,7 @@ mod json;
 
 use core::fmt;
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -95,7 +96,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The significant fields in which two payloads differ, in the order in which they are hashed.
+/// The significant fields in which two payloads differ, in the order in which they are hashed; the first 1,000
+/// of them.
 pub fn explain(first: &Payload<'_>, second: &Payload<'_>, profile: &Profile) -> Vec<Difference> {
     let mut found = Differences(Vec::new());
     let parameters = first.path_params.len().max(second.path_params.len());
@@ -136,13 +138,13 @@ pub fn explain(first: &Payload<'_>, second: &Payload<'_>, profile: &Profile) -> 
     );
     match (&first.body, &second.body) {
         (Body::Json(first), Body::Json(second)) => {
-            json::compare(first, second, &profile.selection, &mut found)
+            json::compare(first, second, &profile.selection, &mut found);
         }
         (Body::Form(first), Body::Form(second)) => {
-            fields(first, second, &profile.selection, &mut found)
+            fields(first, second, &profile.selection, &mut found);
         }
         (Body::Multipart(first), Body::Multipart(second)) => {
-            fields(first, second, &profile.selection, &mut found)
+            fields(first, second, &profile.selection, &mut found);
         }
         (Body::Raw(first, _), Body::Raw(second, _)) => {
             let sent = |bytes: &'_ [u8]| (!bytes.is_empty()).then(|| bytes.to_vec());
@@ -153,11 +155,16 @@ pub fn explain(first: &Payload<'_>, second: &Payload<'_>, profile: &Profile) -> 
     found.0
 }
 
+/// Nobody reads more, and a place may be as long as the payload.
+const MAX_DIFFERENCES: usize = 1_000;
+
 struct Differences(Vec<Difference>);
 
 impl Differences {
     fn push(&mut self, place: Place, change: Change) {
-        self.0.push(Difference { place, change });
+        if self.0.len() < MAX_DIFFERENCES {
+            self.0.push(Difference { place, change });
+        }
     }
 
     fn compare<T: PartialEq>(&mut self, place: Place, first: Option<T>, second: Option<T>) {
@@ -231,32 +238,31 @@ fn fields<F: Field>(first: &[F], second: &[F], selection: &Selection, found: &mu
 
 /// Compares what stands under each name; `order` differs where all of that is the same and its sequence is not.
 fn by_name(
-    first: &[(Vec<u8>, Vec<u8>)],
-    second: &[(Vec<u8>, Vec<u8>)],
+    first: &[Named],
+    second: &[Named],
     named: fn(String) -> Place,
     order: Place,
     found: &mut Differences,
 ) {
-    let mut names: Vec<&Vec<u8>> = first.iter().chain(second).map(|field| &field.0).collect();
-    names.sort_unstable();
-    names.dedup();
     let before = found.0.len();
+    let (one, other) = (grouped(first), grouped(second));
+    let names: BTreeSet<_> = one.keys().chain(other.keys()).copied().collect();
     for name in names {
-        let values = |fields: &[(Vec<u8>, Vec<u8>)]| {
-            let values: Vec<_> = fields
-                .iter()
-                .filter(|field| field.0 == *name)
-                .map(|field| field.1.clone())
-                .collect();
-            (!values.is_empty()).then_some(values)
-        };
-        found.compare(
-            named(String::from_utf8_lossy(name).into_owned()),
-            values(first),
-            values(second),
-        );
+        let place = named(String::from_utf8_lossy(name).into_owned());
+        found.compare(place, one.get(name), other.get(name));
     }
     if found.0.len() == before && first != second {
         found.push(order, Change::Changed);
     }
+}
+
+/// A name and what stands under it.
+type Named = (Vec<u8>, Vec<u8>);
+
+fn grouped(fields: &[Named]) -> BTreeMap<&[u8], Vec<&[u8]>> {
+    let mut groups = BTreeMap::<&[u8], Vec<&[u8]>>::new();
+    for (name, value) in fields {
+        groups.entry(name).or_default().push(value);
+    }
+    groups
 }

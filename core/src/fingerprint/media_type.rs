@@ -3,6 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::token::is_token_character;
+
 /// A media type whose parameters have been unquoted.
 pub(super) struct MediaType {
     /// `type/subtype` in lower case.
@@ -53,14 +55,10 @@ impl MediaType {
     }
 }
 
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
 fn split_token<'v>(rest: &mut &'v [u8]) -> Option<&'v [u8]> {
     let end = rest
         .iter()
-        .position(|byte| !is_token(*byte))
+        .position(|byte| !is_token_character(*byte))
         .unwrap_or(rest.len());
     let (token, after) = rest.split_at(end);
     *rest = after;
@@ -89,13 +87,15 @@ fn value_of(rest: &mut &[u8]) -> Option<Vec<u8>> {
                 *rest = after;
                 return Some(value);
             }
-            [b'\\', byte, after @ ..] | [byte, after @ ..]
-                if *byte != b'\\' || quoted[0] == b'\\' && quoted.len() > 1 =>
-            {
+            [b'\\', byte, after @ ..] => {
                 value.push(*byte);
                 quoted = after;
             }
-            _ => return None,
+            [] | [b'\\'] => return None,
+            [byte, after @ ..] => {
+                value.push(*byte);
+                quoted = after;
+            }
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn scan(source: &[u8], start: usize) -> Result<Scanned, (usize, JsonR
             Some(last) => {
                 canonical = whole.len() <= 21
                     && *last != b'0'
-                    && !(whole == b"0" && fraction.starts_with(b"000000"))
+                    && !(whole == b"0" && fraction.starts_with(b"000000"));
             }
         }
     }

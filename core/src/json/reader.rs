@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::document::{self, Document, Node, NodeKind};
 use super::error::{JsonError, JsonReason};
-use super::string::{compare_utf16, plain_until, unescape};
+use super::string::{compare_utf16, plain_until, sort_prefix, unescape};
 use super::{MAX_NESTING, number};
 
 impl<'a> Document<'a> {
@@ -26,12 +26,16 @@ impl<'a> Document<'a> {
         let document = Document {
             source,
             // About what an order needs; a list of digits grows to a node for every second byte.
-            nodes: Vec::with_capacity(source.len() / 10 + 1),
+            nodes: Vec::with_capacity(source.len() / 6 + 1),
             order: Vec::new(),
             decoded: Vec::new(),
             decoded_ends: Vec::new(),
         };
-        let mut reader = Reader { document, at: 0 };
+        let mut reader = Reader {
+            document,
+            at: 0,
+            names: Vec::new(),
+        };
         reader.skip_space();
         reader.value(0)?;
         reader.skip_space();
@@ -45,6 +49,8 @@ impl<'a> Document<'a> {
 struct Reader<'a> {
     document: Document<'a>,
     at: usize,
+    /// Scratch space for sorting names: the start of each, and its node.
+    names: Vec<(u64, u32)>,
 }
 
 impl Reader<'_> {
@@ -195,11 +201,18 @@ impl Reader<'_> {
                 }
                 self.string()?;
                 // Once a name is out of order nothing more is compared here: the sort will see all of them.
-                if let Some(last) = last.replace(name).filter(|_| sorted) {
-                    match compare_utf16(self.document.text(last), self.document.text(name)) {
-                        Ordering::Less => {}
-                        Ordering::Equal => return self.duplicate(name),
-                        Ordering::Greater => sorted = false,
+                if sorted {
+                    let prefix = sort_prefix(self.document.text(name));
+                    if let Some((last_prefix, last)) = last.replace((prefix, name)) {
+                        let text = |name| self.document.text(name);
+                        match last_prefix
+                            .cmp(&prefix)
+                            .then_with(|| compare_utf16(text(last), text(name)))
+                        {
+                            Ordering::Less => {}
+                            Ordering::Equal => return self.duplicate(name),
+                            Ordering::Greater => sorted = false,
+                        }
                     }
                 }
                 self.skip_space();
@@ -232,28 +245,30 @@ impl Reader<'_> {
             decoded,
             decoded_ends,
         } = &mut self.document;
-        let start = order.len();
-        order.push(0);
+        let text = |name: u32| document::text(&nodes[name as usize], source, decoded, decoded_ends);
+        let names = &mut self.names;
+        names.clear();
         let mut name = open + 1;
         while name < nodes.len() {
-            order.push(name as u32);
+            names.push((sort_prefix(text(name as u32)), name as u32));
             name = document::after(nodes, name + 1);
         }
-        let names = &mut order[start + 1..];
-        let text = |name: u32| document::text(&nodes[name as usize], source, decoded, decoded_ends);
         // Equal names stay in the order of the text, so that the second one is to blame.
-        names.sort_unstable_by(|a, b| compare_utf16(text(*a), text(*b)).then(a.cmp(b)));
+        names.sort_unstable_by(|a, b| {
+            a.0.cmp(&b.0)
+                .then_with(|| compare_utf16(text(a.1), text(b.1)))
+                .then(a.1.cmp(&b.1))
+        });
         let twice = names
             .windows(2)
-            .filter(|pair| text(pair[0]) == text(pair[1]))
-            .map(|pair| pair[1])
-            .min();
-        if let Some(name) = twice {
+            .filter(|pair| pair[0].0 == pair[1].0 && text(pair[0].1) == text(pair[1].1));
+        if let Some(name) = twice.map(|pair| pair[1].1).min() {
             return self.duplicate(name as usize);
         }
-        order[start] = names.len() as u32;
         nodes[open].kind = NodeKind::Permuted;
-        nodes[open].start = start as u32;
+        nodes[open].start = order.len() as u32;
+        order.push(names.len() as u32);
+        order.extend(names.iter().map(|name| name.1));
         Ok(())
     }
 

@@ -100,6 +100,26 @@ pub(crate) fn compare_utf16(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
+/// The first eight bytes of a name as a number that orders like [`compare_utf16`]; equal ones are yet to be compared.
+#[inline]
+pub(super) fn sort_prefix(text: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let length = text.len().min(8);
+    bytes[..length].copy_from_slice(&text[..length]);
+    let prefix = u64::from_be_bytes(bytes);
+    if prefix & 0x8080_8080_8080_8080 == 0 {
+        return prefix;
+    }
+    // U+E000 to U+FFFF move behind the supplementary characters.
+    u64::from_be_bytes(bytes.map(|byte| {
+        if matches!(byte, 0xee | 0xef) {
+            byte | 0x10
+        } else {
+            byte
+        }
+    }))
+}
+
 /// Writes the inside of a string with the escapes of RFC 8785, section 3.2.2.2.
 pub(super) fn write_escaped(text: &[u8], sink: &mut impl Sink) {
     const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{Fields, MAX_POINTERS, Pointer, SelectError, SelectReason, Significant};
 use crate::hex;
 use crate::json::{Document, Value, View};
+use crate::token::is_token_character;
 
 /// What a fingerprint is taken of: the operation's path template and its significant fields.
 ///
@@ -54,7 +55,7 @@ impl Profile {
         };
         let mut headers = significant.headers;
         for name in &mut headers {
-            if name.is_empty() || !name.bytes().all(is_token) {
+            if name.is_empty() || !name.bytes().all(is_token_character) {
                 return Err(SelectError {
                     entry: name.clone(),
                     reason: SelectReason::InvalidHeader,
@@ -203,11 +204,6 @@ fn sorted(mut texts: Vec<String>) -> Vec<String> {
     texts
 }
 
-/// RFC 9110, section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
 fn push_string(text: &mut String, item: &str) {
     let mut bytes = Vec::with_capacity(item.len() + 2);
     crate::json::write_string(item, &mut bytes);
@@ -280,6 +276,8 @@ impl FromStr for ProfileId {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     fn profile(significant: Significant) -> Profile {
@@ -364,6 +362,4 @@ mod tests {
             SelectReason::TooMany
         );
     }
-
-    use alloc::string::ToString;
 }

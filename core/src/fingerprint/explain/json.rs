@@ -2,7 +2,8 @@
 
 use core::cmp::Ordering;
 
-use alloc::string::String;
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::super::json::{child, finds_anything};
@@ -32,15 +33,12 @@ pub(super) fn compare(
                 walk.project(Some(first), Some(second), &pointer.segments);
             }
             // Pointers may overlap.
-            let found = &mut walk.found.0;
-            let mut at = start;
-            while at < found.len() {
-                if found[start..at].contains(&found[at]) {
-                    found.remove(at);
-                } else {
-                    at += 1;
-                }
-            }
+            let mut seen = BTreeSet::new();
+            let mut number = 0;
+            walk.found.0.retain(|difference| {
+                number += 1;
+                number <= start || seen.insert(difference.place.to_string())
+            });
             return;
         }
         _ => {}
@@ -73,13 +71,13 @@ impl Walk<'_> {
                     let step = excluded.step(self.excluded, Token::Element(index));
                     self.at(Token::Element(index), |walk| match (first, second) {
                         (Some(first), Some(second)) if !step.found => {
-                            walk.values(first, second, step.onward)
+                            walk.values(first, second, step.onward);
                         }
                         (Some(_), Some(_)) => {}
                         // A hole is still a place: the lists are not equally long.
                         (first, _) => walk.differs(only(first.is_some())),
                     });
-                })
+                });
             }
             (View::Object(first), View::Object(second)) => {
                 each_member(first, second, |name, first, second| {
@@ -89,7 +87,7 @@ impl Walk<'_> {
                         (Some(first), Some(second)) => walk.values(first, second, step.onward),
                         (first, _) => walk.differs(only(first.is_some())),
                     });
-                })
+                });
             }
             (View::Scalar, View::Scalar) if written(first) == written(second) => {}
             _ => self.differs(Change::Changed),
@@ -114,7 +112,7 @@ impl Walk<'_> {
                 let first = first.and_then(|value| child(value, segment));
                 let second = second.and_then(|value| child(value, segment));
                 self.at(Token::Member(name.as_bytes()), |walk| {
-                    walk.project(first, second, rest)
+                    walk.project(first, second, rest);
                 });
             }
         }
@@ -133,16 +131,16 @@ impl Walk<'_> {
             (View::Array(first), View::Array(second)) => {
                 each_element(first, second, |index, first, second| {
                     self.at(Token::Element(index), |walk| {
-                        walk.project_pair(first, second, rest)
+                        walk.project_pair(first, second, rest);
                     });
-                })
+                });
             }
             (View::Object(first), View::Object(second)) => {
                 each_member(first, second, |name, first, second| {
                     self.at(Token::Member(name), |walk| {
-                        walk.project_pair(first, second, rest)
+                        walk.project_pair(first, second, rest);
                     });
-                })
+                });
             }
             (View::Scalar, View::Scalar) => {}
             (View::Scalar, _) => self.differs(Change::OnlySecond),
