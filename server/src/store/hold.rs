@@ -99,11 +99,11 @@ impl Holds {
         held.earliest = held.due.values().map(|claim| claim.due).min();
     }
 
-    /// These stand in the store with a lease that began no earlier than `asked`.
+    /// Those of these that were not lost stand in the store with a lease that began no earlier than `asked`.
     pub(super) fn prove(&self, leases: &[Lease], asked: Duration) {
         let mut held = self.held();
         for lease in leases {
-            if let Some(claim) = held.due.get_mut(&(lease.id, lease.fence)) {
+            if let Some(claim) = held.due.get_mut(&(lease.id, lease.fence)).filter(|claim| claim.due != NEVER) {
                 claim.proved = asked;
             }
         }
@@ -179,8 +179,9 @@ mod tests {
         holds.prove(&both, s(10));
         assert_eq!(one.proved_at(), s(10));
         holds.lose(lease(1, 30).id, lease(1, 30).fence);
+        holds.prove(&both, s(20));
         assert!(!one.stands());
-        assert_eq!(one.proved_at(), s(10));
+        assert_eq!(one.proved_at(), s(10), "a renewal that found it lost proves nothing");
     }
 
     #[test]

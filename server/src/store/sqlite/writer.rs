@@ -44,8 +44,7 @@ pub(super) enum Job {
     Ready {
         reply: Reply<()>,
     },
-    /// The writer's own.
-    /// Asked for at this moment of the monotonic clock.
+    /// The writer's own, asked for at this moment of the monotonic clock.
     Renew(Vec<Lease>, Duration),
     Nudge,
     Close {
@@ -318,8 +317,8 @@ impl Writer {
                 (Job::Ready { reply }, Outcome::Ready) => drop(reply.send(Ok(()))),
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Renew(leases, asked), Outcome::Renewed(lost)) => {
-                    self.shared.holds.prove(&leases, asked);
                     self.log_lost(&lost);
+                    self.shared.holds.prove(&leases, asked);
                 }
                 (Job::Renew(leases, _), Outcome::Failed(error)) => {
                     tracing::warn!(store = %self.shared.place, %error, claims = leases.len(), "claims could not be renewed; tried again");

@@ -27,7 +27,7 @@ async fn the_files_belong_to_their_owner_only() {
 #[tokio::test]
 async fn closing_writes_what_is_queued_and_leaves_one_file() {
     let bench = Bench::new().await;
-    let secret = *bench.store.secret();
+    let secret = bench.store.keyed_hash("test", &[]);
     let paused = bench.pause();
     let mut queued = tokio::task::JoinSet::new();
     for number in 0..300 {
@@ -52,7 +52,7 @@ async fn closing_writes_what_is_queued_and_leaves_one_file() {
     }
     bench.store.close().await;
     let second = bench.second().await;
-    assert_eq!(*second.secret(), secret, "drawn once, when the store was made");
+    assert_eq!(second.keyed_hash("test", &[]), secret, "drawn once, when the store was made");
     assert_eq!(count(&bench.path(), "idempotency_keys"), 300);
 }
 
@@ -76,7 +76,7 @@ async fn two_processes_may_make_the_same_file() {
         opening.spawn(Store::sqlite(path.clone()));
     }
     let opened = opening.join_all().await;
-    let secrets: Vec<[u8; 32]> = opened.into_iter().map(|store| *store.unwrap().secret()).collect();
+    let secrets: Vec<[u8; 32]> = opened.into_iter().map(|store| store.unwrap().keyed_hash("test", &[])).collect();
     assert!(secrets.iter().all(|secret| *secret == secrets[0]));
 }
 

@@ -81,7 +81,7 @@ async fn a_held_claim_is_renewed_up_to_its_deadline_and_others_are_not() {
     let bench = Bench::new().await;
     let (id, fence) = run(&bench.store, &ask("k1")).await;
     let (alone, _) = run(&bench.store, &ask("k2")).await;
-    let hold = bench.store.hold(id, fence, &ask("k1").policy);
+    let hold = bench.store.hold(id, fence, &ask("k1").policy, Duration::ZERO);
     bench.hands.advance(s(10));
     until(async || lease_until(&bench, id).await == START + s(40)).await;
     bench.hands.advance(s(25));
@@ -97,10 +97,11 @@ async fn a_held_claim_is_renewed_up_to_its_deadline_and_others_are_not() {
 async fn a_claim_that_was_taken_is_not_renewed() {
     let bench = Bench::new().await;
     let (id, fence) = run(&bench.store, &ask("k1")).await;
-    let hold = bench.store.hold(id, fence, &ask("k1").policy);
+    let hold = bench.store.hold(id, fence, &ask("k1").policy, Duration::ZERO);
     beside(&bench.path()).execute("UPDATE idempotency_keys SET attempt = 2", []).unwrap();
     bench.hands.advance(s(10));
     until(async || !hold.stands()).await;
+    assert_eq!(hold.proved_at(), Duration::ZERO, "or its holder would start a handler on it");
     assert_eq!(lease_until(&bench, id).await, START + s(30));
 }
 
@@ -162,7 +163,7 @@ async fn a_renewal_in_the_queue_goes_before_the_delivery_that_would_judge() {
     let bench = Bench::new().await;
     bench.hands.advance(s(60));
     let (id, fence) = run(&bench.store, &ask("k1")).await;
-    let hold = bench.store.hold(id, fence, &ask("k1").policy);
+    let hold = bench.store.hold(id, fence, &ask("k1").policy, Duration::ZERO);
     let paused = bench.pause();
     bench.hands.advance(s(30));
     let store = bench.store.clone();
