@@ -1,1 +1,24 @@
 //! What the black-box suites share: the binary, a scripted upstream, raw sockets.
+//!
+//! Nothing here knows the implementation: bytes go in on one socket, come out on another, and the ledger of the
+//! upstream says how often something really happened.
+
+pub mod answer;
+pub mod binary;
+pub mod build;
+pub mod keys;
+pub mod logs;
+pub mod patience;
+pub mod raw;
+pub mod receipt;
+pub mod relay;
+pub mod request;
+pub mod upstream;
+pub mod wire;
+
+pub use answer::{Answer, Problem};
+pub use binary::{Serve, Server};
+pub use raw::Connection;
+pub use receipt::Receipt;
+pub use request::Request;
+pub use upstream::{Gate, Reply, Upstream};
