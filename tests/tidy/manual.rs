@@ -16,7 +16,9 @@ fn flags() -> BTreeMap<String, Option<String>> {
     let mut flags = BTreeMap::new();
     let mut last = None;
     for line in help.lines().map(str::trim_start) {
-        if let Some((_, flag)) = line.split_once("--").filter(|(before, _)| before.is_empty() || before.starts_with('-')) {
+        if let Some((_, flag)) =
+            line.split_once("--").filter(|(before, _)| before.is_empty() || before.starts_with('-'))
+        {
             let name = flag.split([' ', '=', '[']).next().unwrap_or_default().to_owned();
             flags.insert(name.clone(), None);
             last = Some(name);
