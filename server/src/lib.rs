@@ -1,4 +1,44 @@
-//! One intent, same key, one effect.
+//! One intent, same key, one effect: makes a POST safe to retry.
+//!
+//! A client that saw a timeout does not know whether its command ran. With samekey it sends the same request with
+//! the same `Idempotency-Key` again: at most one effect per key while the claim is remembered, the stored answer for
+//! every other delivery, and an honest refusal where the outcome is unknown.
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod clock;
+#[cfg(feature = "cli")]
+mod demo;
+pub mod layer;
+pub mod names;
+mod problem;
+#[cfg(feature = "cli")]
+mod proxy;
 pub mod store;
+
+pub use layer::{ActorSource, Idempotency, IdempotencyLayer, Limits, Running};
+pub use problem::{DEFAULT_PREFIX, Problem};
+pub use samekey_core::problem::{Code, Next};
+pub use samekey_core::select::Significant;
+pub use samekey_core::{
+    Actor, Keep, Key, KeyError, KeyRule, KeyTime, OutcomeClass, Policy, PolicyError, Recovery, Timeless,
+};
+pub use store::{Store, StoreError};
+
+/// Fills bytes from the system's cryptographic source.
+///
+/// # Panics
+/// If there is none: nothing could be claimed safely, and retrying would not help.
+pub(crate) fn random(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the system has a source of random bytes");
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |text, byte| {
+        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+        let mut text = text;
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 15));
+        text
+    })
+}

@@ -1,2 +1,5 @@
 //! The `samekey` binary: no logic here.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    samekey::cli::main()
+}

@@ -99,7 +99,7 @@ impl std::error::Error for Problem {}
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        let code = if error.is_overload() { Code::Overloaded } else { Code::StoreUnavailable };
+        let code = if error.is_transient() { Code::Overloaded } else { Code::StoreUnavailable };
         // The error may name files and settings of the operator: it goes to the log, not to the caller.
         tracing::error!(event = "store_error", code = code.as_str(), error = %error, "the store refused");
         Self::new(code, "Nothing was run. Send the same request with the same key again.")
@@ -129,6 +129,10 @@ impl IntoResponse for Problem {
         if let Some(after) = self.retry_after {
             body.insert("retry_after".into(), delay_seconds(after).into());
         }
+        // Stripe's SDKs for JavaScript look at no status: an answer without `error` would resolve as the object
+        // that was asked for.
+        let error = json!({ "type": "idempotency_error", "code": row.name, "message": self.detail.as_ref() });
+        body.insert("error".into(), error);
         body.extend(self.members.clone());
 
         let mut response = Response::new(Body::from(json!(body).to_string()));
@@ -171,12 +175,15 @@ mod tests {
         assert_eq!(answer.headers()["stripe-should-retry"], "false");
     }
 
-    #[test]
-    fn every_code_has_a_status_that_exists() {
+    #[tokio::test]
+    async fn every_code_has_a_status_that_exists() {
         for code in Code::ALL {
             let answer = Problem::new(*code, "").into_response();
             assert_eq!(answer.status().as_u16(), code.row().status);
             assert_eq!(answer.headers().contains_key("www-authenticate"), answer.status() == 401);
+            let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!((&body["code"], &body["error"]["code"]), (&json!(code.as_str()), &json!(code.as_str())));
         }
         let problem = Problem { ietf: true, ..Problem::new(Code::KeyPayloadMismatch, "") };
         assert_eq!(problem.status(), 422);

@@ -1,4 +1,80 @@
-//! The command line of the binary.
+//! The command line: what it takes, and which function does it.
 
 mod demo;
 mod logs;
+mod serve;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Makes a POST safe to retry: one intent, same key, one effect.
+#[derive(Debug, Parser)]
+#[command(name = "samekey", version, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Start here:
+  samekey demo                                       see what it does, with curl lines to try
+  samekey serve --upstream http://127.0.0.1:3000     put it in front of your service
+Then send each POST with the header `Idempotency-Key: <a UUID per intent>`, and send it again when in doubt.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Put samekey in front of a service: a reverse proxy with one effect per key
+    Serve(Box<serve::ServeArgs>),
+    /// Start samekey in front of a small shop that comes with it, and print curl lines to try
+    Demo(demo::DemoArgs),
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => runtime().and_then(|runtime| runtime.block_on(serve::run(*args))),
+        Command::Demo(args) => runtime().and_then(|runtime| runtime.block_on(demo::run(args, serve_demo))),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            // One line per cause, the first says what failed: nobody should need a backtrace for a wrong setting.
+            let mut text = format!("samekey: {error}");
+            for cause in error.chain().skip(1) {
+                text.push_str(&format!("\n  because: {cause}"));
+            }
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{text}\n").as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The shop's proxy is the very `serve` that users start, with its flags.
+async fn serve_demo(demo: demo::DemoServe) -> anyhow::Result<ExitCode> {
+    let Command::Serve(args) = Cli::try_parse_from(demo.command())?.command else {
+        anyhow::bail!("the demo starts something other than serve");
+    };
+    serve::run_with(*args, |server| {
+        let (public, admin) = server.addresses()?;
+        let mut out = std::io::stdout().lock();
+        Ok(std::io::Write::write_all(&mut out, demo.welcome(public, admin).as_bytes())?)
+    })
+    .await
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

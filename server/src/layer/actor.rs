@@ -131,7 +131,9 @@ impl ActorSource {
 
     pub(crate) fn required(&self) -> &'static str {
         match self.kind {
-            Kind::None | Kind::Extract(_) | Kind::Header { .. } => "A request with an idempotency key needs a known caller.",
+            Kind::None | Kind::Extract(_) | Kind::Header { .. } => {
+                "A request with an idempotency key needs a known caller."
+            }
             Kind::Credentials => "A request with an idempotency key needs one Authorization header.",
         }
     }
@@ -152,7 +154,12 @@ impl ActorSource {
                 format!("a keyed request came without {name} from a trusted peer; see --trusted-proxies")
             }
         };
-        tracing::warn!(event = "actor_required", actor = self.name(), help, "a keyed request was refused: it has no actor");
+        tracing::warn!(
+            event = "actor_required",
+            actor = self.name(),
+            help,
+            "a keyed request was refused: it has no actor"
+        );
     }
 }
 

@@ -28,7 +28,10 @@ pub(crate) fn key(parts: &Parts, policy: &Policy, actor: &Actor) -> Result<Key, 
         .ok_or_else(|| {
             Problem::new(
                 Code::KeyRequired,
-                format!("{} requires the header Idempotency-Key, one value per intent, for example a UUID.", policy.operation),
+                format!(
+                    "{} requires the header Idempotency-Key, one value per intent, for example a UUID.",
+                    policy.operation
+                ),
             )
         })?;
     if *actor == Actor::anonymous() && !key.contains_uuid() {
@@ -61,7 +64,8 @@ pub(crate) async fn body(
     let mut length = 0;
     while let Some(frame) = body.frame().await {
         // The framing broke or the client went away: nothing was claimed, and nobody may be left to hear it.
-        let frame = frame.map_err(|_| Problem::new(Code::BodyInvalid, "The request's body ended early or broke its framing."))?;
+        let frame = frame
+            .map_err(|_| Problem::new(Code::BodyInvalid, "The request's body ended early or broke its framing."))?;
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length > policy.max_body_bytes {
@@ -95,7 +99,12 @@ pub(crate) async fn path_params(parts: &mut Parts) -> Vec<String> {
 }
 
 /// The fingerprint of a request under a profile.
-pub(crate) async fn print(parts: &Parts, params: &[String], body: &Bytes, profile: &std::sync::Arc<Profile>) -> Fingerprint {
+pub(crate) async fn print(
+    parts: &Parts,
+    params: &[String],
+    body: &Bytes,
+    profile: &std::sync::Arc<Profile>,
+) -> Fingerprint {
     if body.len() < OFF_THREAD_BYTES {
         return print_now(parts, params, body, profile);
     }
@@ -110,7 +119,6 @@ pub(crate) async fn print(parts: &Parts, params: &[String], body: &Bytes, profil
 fn print_now(parts: &Parts, params: &[String], body: &Bytes, profile: &Profile) -> Fingerprint {
     let params: Vec<&str> = params.iter().map(String::as_str).collect();
     let headers: Vec<(&str, &[u8])> = profile
-        .significant
         .headers()
         .iter()
         .flat_map(|name| parts.headers.get_all(name.as_str()).iter().map(|value| (name.as_str(), value.as_bytes())))
@@ -125,7 +133,10 @@ fn print_now(parts: &Parts, params: &[String], body: &Bytes, profile: &Profile) 
             path_params: &params,
             query: parts.uri.query(),
             content_type: single(CONTENT_TYPE),
-            content_encoding: parts.headers.contains_key(CONTENT_ENCODING).then(|| single(CONTENT_ENCODING).unwrap_or(b"?")),
+            content_encoding: parts
+                .headers
+                .contains_key(CONTENT_ENCODING)
+                .then(|| single(CONTENT_ENCODING).unwrap_or(b"?")),
             headers: &headers,
             body,
         },

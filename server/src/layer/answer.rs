@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, LOCATION, RETRY_AFTER};
 use http::response::Parts;
 use http::{HeaderValue, StatusCode};
-use samekey_core::claim::{Record, State};
+use samekey_core::claim::Record;
 use samekey_core::problem::Code;
 use samekey_core::receipt::Receipt;
 use samekey_core::response::is_stored;
@@ -96,7 +96,8 @@ pub(crate) fn refusal(code: Code, told: &Told, key: &Key, policy: &Policy) -> Pr
         (Code::QuotaExceeded, _) => problem.retry_after(Duration::from_secs(5)),
         (Code::Overloaded | Code::StoreUnavailable, _) => problem.retry_after(Duration::from_secs(1)),
         (Code::OperationReleased, record) => {
-            let wait = record.and_then(|record| record.not_before).map_or(Duration::ZERO, |moment| moment.since(told.now));
+            let wait =
+                record.and_then(|record| record.not_before).map_or(Duration::ZERO, |moment| moment.since(told.now));
             problem.retry_after(wait.max(Duration::from_secs(1)))
         }
         (Code::ResponseNotStored, Some(record)) => {
@@ -108,9 +109,6 @@ pub(crate) fn refusal(code: Code, told: &Told, key: &Key, policy: &Policy) -> Pr
             }
             let stored = told.response.as_ref().map(|response| response.headers.as_slice()).unwrap_or_default();
             problem.location = stored.iter().find(|(name, _)| name == LOCATION).map(|(_, value)| value.clone());
-            if let Some(location) = problem.location.as_ref().and_then(|value| value.to_str().ok()) {
-                problem = problem.member("location", location.to_owned());
-            }
             problem
         }
         (Code::KeyExpired, _) => {
@@ -126,16 +124,27 @@ pub(crate) fn refusal(code: Code, told: &Told, key: &Key, policy: &Policy) -> Pr
 
 fn detail(code: Code, record: Option<&Record>) -> Cow<'static, str> {
     let text = match code {
-        Code::OperationInProgress => "Wait, then send the same request with the same key: you get the answer of the first one.",
+        Code::OperationInProgress => {
+            "Wait, then send the same request with the same key: you get the answer of the first one."
+        }
         Code::OutcomeUncertain => {
             let why = record.and_then(|record| record.reason).map_or("unknown", |reason| reason.as_str());
-            let hint = "It will not run again by itself. Do not send the command with another key before it is settled.";
+            let hint =
+                "It will not run again by itself. Do not send the command with another key before it is settled.";
             return format!("An earlier delivery of this key ended without an answer that says what happened (reason: {why}). {hint}").into();
         }
-        Code::KeyPayloadMismatch => "Send the payload that the key was first used with, or a new key for a new command. Nothing was run.",
-        Code::KeyExpired => "Whether this command ever ran is no longer known here. Check before you send it with a new key.",
-        Code::ResponseNotStored => "Do not send it again: it ended as status_code says. Look the result up by result_id or Location.",
-        Code::OperationReleased => "An earlier delivery of this key did nothing. Send the same request with the same key later.",
+        Code::KeyPayloadMismatch => {
+            "Send the payload that the key was first used with, or a new key for a new command. Nothing was run."
+        }
+        Code::KeyExpired => {
+            "Whether this command ever ran is no longer known here. Check before you send it with a new key."
+        }
+        Code::ResponseNotStored => {
+            "Do not send it again: it ended as status_code says. Look the result up by result_id or Location."
+        }
+        Code::OperationReleased => {
+            "An earlier delivery of this key did nothing. Send the same request with the same key later."
+        }
         Code::KeyClosed => "Send the command with a new key if it is wanted after all.",
         Code::ActorChanged => {
             "Nothing was run. If this is still you after your credentials were renewed, look up whether the command took effect."
@@ -165,19 +174,14 @@ pub(crate) fn panicked() -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, [kind], body).into_response()
 }
 
-/// The receipt of a record that is known to be in this state.
-pub(crate) fn receipt(record: &Record, state: State) -> Receipt {
-    debug_assert_eq!(record.state, state);
-    record.receipt()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use http::Response as HttpResponse;
 
     fn parts(headers: &[(&str, &str)]) -> Parts {
-        let builder = headers.iter().fold(HttpResponse::builder(), |builder, (name, value)| builder.header(*name, *value));
+        let builder =
+            headers.iter().fold(HttpResponse::builder(), |builder, (name, value)| builder.header(*name, *value));
         builder.body(()).unwrap().into_parts().0
     }
 
@@ -218,9 +222,16 @@ mod tests {
 
     #[test]
     fn repetition_and_order_of_stored_headers_are_kept() {
-        let parts = parts(&[("link", "<a>"), ("set-cookie", "s=1"), ("link", "<b>"), ("etag", "\"1\""), ("connection", "etag")]);
+        let parts = parts(&[
+            ("link", "<a>"),
+            ("set-cookie", "s=1"),
+            ("link", "<b>"),
+            ("etag", "\"1\""),
+            ("connection", "etag"),
+        ]);
         let stored = stored(&parts, &Bytes::new(), &Policy::new("a"));
-        let links: Vec<_> = stored.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        let links: Vec<_> =
+            stored.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(links, [("link", "<a>"), ("link", "<b>")]);
     }
 }

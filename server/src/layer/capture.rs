@@ -4,9 +4,9 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::response::Parts;
-use http::HeaderMap;
 use http_body::Frame;
 use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};

@@ -42,7 +42,7 @@ use samekey_core::{Actor, Policy};
 use tokio_util::task::TaskTracker;
 use tower::Layer;
 
-pub use actor::ActorSource;
+pub use actor::{ActorSource, Peer, Trusted};
 pub use limits::Limits;
 pub use route::{Automatic, Resolve, Route};
 pub use running::Running;
@@ -85,7 +85,7 @@ impl IdempotencyLayer {
             shared: Arc::new(Shared {
                 store,
                 actor: ActorSource::none(),
-                resolve: Arc::new(Automatic::new(Policy::new("automatic"))),
+                resolve: Arc::new(Automatic::default()),
                 budget: Budget::new(limits.max_buffered_bytes),
                 waiting: WaitingRoom::new(limits),
                 tracker: TaskTracker::new(),
@@ -127,9 +127,17 @@ impl IdempotencyLayer {
     }
 
     /// The same layer for one operation under this contract.
+    ///
+    /// # Panics
+    /// If [`Policy::check`] refuses the policy: call it first where the policy comes from a file.
     #[must_use]
+    #[track_caller]
     pub fn policy(&self, policy: Policy) -> Self {
-        self.clone().resolve(One::new(policy))
+        let name = policy.operation.clone();
+        match One::new(policy) {
+            Ok(one) => self.clone().resolve(one),
+            Err(error) => panic!("the policy of {name} cannot hold: {error}"),
+        }
     }
 
     /// Waits until all handlers have ended; false if some still run after `limit`. Call it after the server has

@@ -1,13 +1,14 @@
 //! Which operation a request belongs to, and whether it is covered.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Method;
 use http::request::Parts;
-use samekey_core::fingerprint::uri::normalise_path;
 use samekey_core::select::Profile;
-use samekey_core::{KeyRule, Policy};
+use samekey_core::uri::normalise_path;
+use samekey_core::{KeyRule, Policy, PolicyError};
 
 /// The operation of one request.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Route {
     pub policy: Arc<Policy>,
     /// What of its payload counts.
     pub profile: Arc<Profile>,
+    /// A 405 comes from the method router's fallback, not from the operation: it passes through.
+    pub passes_405: bool,
 }
 
 /// Finds the operation of a request.
@@ -33,17 +36,34 @@ pub trait Resolve: Send + Sync + 'static {
 /// One operation for all requests: a layer on a method router.
 pub(crate) struct One {
     policy: Arc<Policy>,
+    /// By path template: one method router may stand on several routes.
+    profiles: Mutex<HashMap<Option<String>, Arc<Profile>>>,
 }
 
 impl One {
-    pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy: Arc::new(policy) }
+    /// The policy must hold what [`Policy::check`] checks.
+    pub(crate) fn new(policy: Policy) -> Result<Self, PolicyError> {
+        policy.check()?;
+        Ok(Self { policy: Arc::new(policy), profiles: Mutex::default() })
     }
+
+    fn profile(&self, template: Option<&str>) -> Arc<Profile> {
+        let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let template = template.map(str::to_owned);
+        let made = || profile(template.clone(), &self.policy);
+        Arc::clone(profiles.entry(template.clone()).or_insert_with(made))
+    }
+}
+
+/// The profile of a policy that was checked.
+fn profile(template: Option<String>, policy: &Policy) -> Arc<Profile> {
+    let significant = policy.significant.clone();
+    Arc::new(Profile::new(template, significant).expect("Policy::check refuses what a profile cannot hold"))
 }
 
 impl Resolve for One {
     fn route(&self, parts: &Parts) -> Route {
-        let template = parts.extensions.get::<axum::extract::MatchedPath>().map(|path| path.as_str().to_owned());
+        let template = parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str);
         let mut also = self.policy.aliases.clone();
         also.push(automatic_name(parts));
         Route {
@@ -51,7 +71,8 @@ impl Resolve for One {
             also,
             configured: true,
             policy: Arc::clone(&self.policy),
-            profile: Arc::new(Profile { template, significant: self.policy.significant.clone() }),
+            profile: self.profile(template),
+            passes_405: true,
         }
     }
 }
@@ -64,9 +85,15 @@ pub struct Automatic {
 
 impl Automatic {
     /// All paths under this contract; the policy's name is not used.
-    pub fn new(policy: Policy) -> Self {
-        let profile = Arc::new(Profile { template: None, significant: policy.significant.clone() });
-        Self { policy: Arc::new(policy), profile }
+    pub fn new(policy: Policy) -> Result<Self, PolicyError> {
+        policy.check()?;
+        Ok(Self { profile: profile(None, &policy), policy: Arc::new(policy) })
+    }
+}
+
+impl Default for Automatic {
+    fn default() -> Self {
+        Self::new(Policy::new("automatic")).expect("the defaults hold")
     }
 }
 
@@ -78,6 +105,7 @@ impl Resolve for Automatic {
             configured: false,
             policy: Arc::clone(&self.policy),
             profile: Arc::clone(&self.profile),
+            passes_405: false,
         }
     }
 }
@@ -120,7 +148,7 @@ mod tests {
     fn route(rule: KeyRule, configured: bool) -> Route {
         let policy = Policy::new("orders.create").key(rule);
         let request = Request::post("/orders").body(()).unwrap().into_parts().0;
-        Route { configured, ..One::new(policy).route(&request) }
+        Route { configured, ..One::new(policy).unwrap().route(&request) }
     }
 
     #[test]

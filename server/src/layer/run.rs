@@ -9,12 +9,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::HeaderMap;
 use http::response::Parts;
+use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Full};
 use samekey_core::answer::{Head, Meaning, meaning, panicked, said};
 use samekey_core::claim::{Event, Fence, Finish, Reason, Record, Say, State, Terminal};
 use samekey_core::problem::Code;
+use samekey_core::receipt::{Receipt, Word};
 use samekey_core::{Keep, Key, Policy};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -25,7 +26,7 @@ use super::answer;
 use super::capture::Captured;
 use super::{Failure, Running, Shared};
 use crate::problem::Problem;
-use crate::store::{Applied, Ask, Hold, RecordId, StoreError, StoredResponse, Told};
+use crate::store::{Applied, Ask, Found, Hold, RecordId, StoreError, StoredResponse, Told};
 
 /// Between two tries to store how an attempt ended.
 const FINISH_RETRY: Duration = Duration::from_millis(100);
@@ -44,11 +45,13 @@ pub(crate) enum Heard<H> {
 pub(crate) struct Attempt {
     shared: Arc<Shared>,
     id: RecordId,
+    operation: String,
     fence: Fence,
     policy: Arc<Policy>,
     key: Key,
     hold: Hold,
     deadline: Instant,
+    passes_405: bool,
 }
 
 /// Starts the handler under a claim.
@@ -59,8 +62,14 @@ pub(crate) trait Start: Sized + Send + 'static {
 }
 
 /// Claims, runs and finishes.
-pub(crate) async fn run<H: Start>(shared: Arc<Shared>, ask: Ask, handler: H, heard: oneshot::Sender<Heard<H>>) {
-    let asked_at = Instant::now();
+pub(crate) async fn run<H: Start>(
+    shared: Arc<Shared>,
+    ask: Ask,
+    passes_405: bool,
+    handler: H,
+    heard: oneshot::Sender<Heard<H>>,
+) {
+    let (asked_at, asked) = (Instant::now(), shared.store.clock().monotonic());
     let told = match shared.store.deliver(ask.clone()).await {
         Ok(told) => told,
         Err(error) => return drop(heard.send(Heard::Refused(error.into()))),
@@ -69,10 +78,20 @@ pub(crate) async fn run<H: Start>(shared: Arc<Shared>, ask: Ask, handler: H, hea
         return drop(heard.send(Heard::Told(told, handler)));
     };
     let running = Running::new(&ask, found, fence, &shared.store);
-    let hold = shared.store.hold(found.id, fence, &ask.policy);
+    let hold = shared.store.hold(found.id, fence, &ask.policy, asked);
     // The store's deadline is later than this one: it read its clock after we read ours.
     let deadline = asked_at + ask.policy.timeout;
-    let attempt = Attempt { id: found.id, shared, fence, policy: ask.policy, key: ask.key, hold, deadline };
+    let attempt = Attempt {
+        id: found.id,
+        operation: found.operation.clone(),
+        shared,
+        passes_405,
+        fence,
+        policy: ask.policy,
+        key: ask.key,
+        hold,
+        deadline,
+    };
     if asked_at.elapsed() > attempt.policy.lease / 3
         && let Err(refusal) = attempt.prove().await
     {
@@ -80,21 +99,24 @@ pub(crate) async fn run<H: Start>(shared: Arc<Shared>, ask: Ask, handler: H, hea
     }
     let (captured, task) = handler.start(running, attempt.drop_at());
     let mut heard = Some(heard);
-    attempt.supervise(captured, task, &mut |response| {
-        if let Some(heard) = heard.take() {
-            // A client that hung up hears nothing; the record holds the answer for its retry.
-            let _ = heard.send(Heard::Answer(response));
-        }
-    })
-    .await;
+    attempt
+        .supervise(captured, task, &mut |response| {
+            if let Some(heard) = heard.take() {
+                // A client that hung up hears nothing; the record holds the answer for its retry.
+                let _ = heard.send(Heard::Answer(response));
+            }
+        })
+        .await;
 }
 
 impl Attempt {
     /// Before this moment the handler must be gone: from then on the record may be settled from outside.
     fn drop_at(&self) -> Instant {
         let probe_after = self.policy.probe_after();
-        let silent_since = (self.hold.proved_at() + self.policy.lease).min(self.deadline);
-        silent_since + probe_after.saturating_sub((probe_after / 10).min(Duration::from_secs(1)))
+        // Nobody calls the claim lapsed before its last proof is a lease old.
+        let proved_ago = self.shared.store.clock().monotonic().saturating_sub(self.hold.proved_at());
+        let lapses = Instant::now() + self.policy.lease.saturating_sub(proved_ago);
+        lapses.min(self.deadline) + probe_after.saturating_sub((probe_after / 10).min(Duration::from_secs(1)))
     }
 
     async fn prove(&self) -> Result<(), Problem> {
@@ -141,10 +163,14 @@ impl Attempt {
     async fn conclude(&self, captured: Captured, until: Instant) -> Response {
         let (parts, whole, body) = match captured {
             Captured::Broken(why) => {
-                return self.conclude_uncertain(Reason::NoAnswer, &format!("its answer broke off ({why})"), until).await;
+                return self
+                    .conclude_uncertain(Reason::NoAnswer, &format!("its answer broke off ({why})"), until)
+                    .await;
             }
             Captured::Failed(Failure::Unknown { detail }) => {
-                return self.conclude_uncertain(Reason::NoAnswer, &format!("it gave no answer ({detail})"), until).await;
+                return self
+                    .conclude_uncertain(Reason::NoAnswer, &format!("it gave no answer ({detail})"), until)
+                    .await;
             }
             Captured::Failed(Failure::NotSent { detail }) => return self.conclude_not_sent(detail, until).await,
             Captured::Whole(parts, bytes, trailers) => {
@@ -153,6 +179,10 @@ impl Attempt {
             }
             Captured::Streamed(parts, body) => (parts, None, body),
         };
+        if self.passes_405 && parts.status == StatusCode::METHOD_NOT_ALLOWED {
+            let applied = self.finish(Finish::Released { not_before: None }, None, until).await;
+            return self.settled(applied, |_| answer::first(parts, body, Receipt::of(Word::NotCovered))).await;
+        }
         let now = self.shared.store.now();
         let said = parts.headers.get(crate::names::OUTCOME).and_then(|value| {
             let said = said(value.as_bytes());
@@ -201,7 +231,7 @@ impl Attempt {
     }
 
     async fn conclude_panic(&self, until: Instant) -> Response {
-        tracing::error!(event = "handler_panicked", operation = %self.policy.operation, "the handler panicked");
+        tracing::error!(event = "handler_panicked", operation = self.operation, "the handler panicked");
         let (parts, body) = answer::panicked().into_parts();
         match panicked(&self.policy) {
             Meaning::Released { .. } => {
@@ -219,7 +249,8 @@ impl Attempt {
     async fn conclude_not_sent(&self, detail: String, until: Instant) -> Response {
         let applied = self.finish(Finish::Released { not_before: None }, None, until).await;
         self.settled(applied, |receipt| {
-            let problem = Problem::new(Code::UpstreamUnreachable, format!("Nothing was sent to the service: {detail}."));
+            let problem =
+                Problem::new(Code::UpstreamUnreachable, format!("Nothing was sent to the service: {detail}."));
             problem.retry_after(Duration::from_secs(1)).receipt(receipt).into_response()
         })
         .await
@@ -227,13 +258,24 @@ impl Attempt {
 
     async fn conclude_uncertain(&self, reason: Reason, why: &str, until: Instant) -> Response {
         let applied = self.finish(Finish::Uncertain(reason), None, until).await;
-        tracing::warn!(event = "uncertain", operation = %self.policy.operation, record = self.id.0,
-            attempt = self.fence.attempt, reason = reason.as_str(), "outcome unknown: {why}");
+        tracing::warn!(
+            event = "uncertain",
+            operation = self.operation,
+            record = self.id.0,
+            attempt = self.fence.attempt,
+            reason = reason.as_str(),
+            "outcome unknown: {why}"
+        );
         self.settled(applied, |receipt| self.uncertain(why).receipt(receipt).into_response()).await
     }
 
     /// Writes how the attempt ended. What cannot be stored is held and tried until the given moment.
-    async fn finish(&self, finish: Finish, response: Option<StoredResponse>, until: Instant) -> Result<Applied, StoreError> {
+    async fn finish(
+        &self,
+        finish: Finish,
+        response: Option<StoredResponse>,
+        until: Instant,
+    ) -> Result<Applied, StoreError> {
         let event = Event::Finish(self.fence, finish);
         loop {
             let store = &self.shared.store;
@@ -248,9 +290,11 @@ impl Attempt {
     }
 
     /// What the caller hears once the end is written: what the record says now, never more.
-    async fn settled(&self, applied: Result<Applied, StoreError>, own: impl FnOnce(samekey_core::receipt::Receipt) -> Response) -> Response {
+    async fn settled(&self, applied: Result<Applied, StoreError>, own: impl FnOnce(Receipt) -> Response) -> Response {
         match applied {
-            Ok(Applied { record: Some(record), refused: None }) if record.state != State::Uncertain => own(record.receipt()),
+            Ok(Applied { record: Some(record), refused: None }) if record.state != State::Uncertain => {
+                own(record.receipt())
+            }
             Ok(Applied { record, refused: None }) => match &record {
                 // Uncertain after all: an effect is open, or an earlier attempt may have had its effect.
                 Some(record) if record.reason.is_some_and(|reason| matches!(reason, Reason::EarlierAttempt)) => {
@@ -260,9 +304,14 @@ impl Attempt {
                 None => self.now_uncertain(None).into_response(),
             },
             Ok(Applied { record, refused: Some(_) }) => {
-                tracing::error!(event = "stale_finish", operation = %self.policy.operation, record = self.id.0,
-                    attempt = self.fence.attempt, state = record.as_ref().map(|record| record.state.as_str()),
-                    "an attempt ended after its record was settled otherwise");
+                tracing::error!(
+                    event = "stale_finish",
+                    operation = self.operation,
+                    record = self.id.0,
+                    attempt = self.fence.attempt,
+                    state = record.as_ref().map(|record| record.state.as_str()),
+                    "an attempt ended after its record was settled otherwise"
+                );
                 self.settled_otherwise(record).await
             }
             Err(error) => {
@@ -279,8 +328,9 @@ impl Attempt {
             State::Completed | State::Failed | State::Expired => match self.shared.store.response(self.id).await {
                 Ok(Some(stored)) if record.has_response => answer::replay(&record, stored),
                 _ => {
-                    let found = Some(crate::store::Found { id: self.id, record });
-                    let told = Told { say: Say::Replay, found, response: None, profile: None, now: self.shared.store.now() };
+                    let found = Some(Found { id: self.id, operation: self.operation.clone(), record });
+                    let told =
+                        Told { say: Say::Replay, found, response: None, profile: None, now: self.shared.store.now() };
                     answer::refusal(Code::ResponseNotStored, &told, &self.key, &self.policy).into_response()
                 }
             },
@@ -302,8 +352,14 @@ impl Attempt {
     }
 
     fn timed_out(&self, record: Option<&Record>) -> Response {
-        tracing::warn!(event = "uncertain", operation = %self.policy.operation, record = self.id.0,
-            attempt = self.fence.attempt, reason = Reason::Deadline.as_str(), "no answer within the timeout");
+        tracing::warn!(
+            event = "uncertain",
+            operation = self.operation,
+            record = self.id.0,
+            attempt = self.fence.attempt,
+            reason = Reason::Deadline.as_str(),
+            "no answer within the timeout"
+        );
         let detail = format!(
             "No whole answer within {} ms. A late answer will be kept; send the same request with the same key to get it.",
             self.policy.timeout.as_millis()
@@ -325,6 +381,9 @@ fn with_trailers(bytes: Bytes, trailers: Option<HeaderMap>) -> Body {
 }
 
 /// The span of the request goes with every task that is made for it.
-pub(crate) fn spawn(tracker: &tokio_util::task::TaskTracker, future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+pub(crate) fn spawn(
+    tracker: &tokio_util::task::TaskTracker,
+    future: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
     tracker.spawn(future.in_current_span())
 }

@@ -54,7 +54,8 @@ pub struct NotCovered;
 
 impl IntoResponse for NotCovered {
     fn into_response(self) -> Response {
-        (StatusCode::INTERNAL_SERVER_ERROR, "this handler needs a request that the idempotency layer covers").into_response()
+        (StatusCode::INTERNAL_SERVER_ERROR, "this handler needs a request that the idempotency layer covers")
+            .into_response()
     }
 }
 

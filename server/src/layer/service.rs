@@ -27,7 +27,7 @@ use super::run::{Heard, Start, run, spawn};
 use super::{Failure, Running, Shared, admit, answer, record};
 use crate::names;
 use crate::problem::Problem;
-use crate::store::{Ask, Peek, Told};
+use crate::store::{Ask, Told};
 
 /// What [`super::IdempotencyLayer`] makes of a service.
 #[derive(Clone)]
@@ -68,6 +68,7 @@ where
         let body = Body::new(body);
         let expected_actor = parts.headers.get(names::ACTOR).cloned();
         names::strip_ours(&mut parts.headers);
+        shared.actor.strip(&mut parts);
 
         let route = shared.resolve.route(&parts);
         match coverage(&parts.method, parts.headers.contains_key(names::KEY), &route) {
@@ -117,7 +118,13 @@ impl Covered<'_> {
         }
     }
 
-    async fn decide<S>(self, mut parts: Parts, body: Body, inner: S, seen: &mut record::Seen) -> Result<Response, Problem>
+    async fn decide<S>(
+        self,
+        mut parts: Parts,
+        body: Body,
+        inner: S,
+        seen: &mut record::Seen,
+    ) -> Result<Response, Problem>
     where
         S: Service<Request<Body>> + Clone + Send + 'static,
         S::Response: IntoResponse,
@@ -142,6 +149,7 @@ impl Covered<'_> {
             policy: Arc::clone(&policy),
             request_id: self.request_id.clone(),
         };
+        let passes_405 = self.route.passes_405;
         let mut asked_again = false;
         loop {
             let ask = Ask {
@@ -157,10 +165,10 @@ impl Covered<'_> {
                 fence_credentials: self.shared.actor.fences(),
             };
             let told = match self.shared.store.peek(&ask).await? {
-                Peek::Told(told) => told,
-                Peek::Unwritten(_) => {
+                Some(told) => told,
+                None => {
                     let (heard, hears) = oneshot::channel();
-                    spawn(&self.shared.tracker, run(Arc::clone(self.shared), ask.clone(), handler, heard));
+                    spawn(&self.shared.tracker, run(Arc::clone(self.shared), ask.clone(), passes_405, handler, heard));
                     match hears.await {
                         Ok(Heard::Answer(response)) => return Ok(response),
                         Ok(Heard::Refused(problem)) => return Err(problem),
@@ -168,7 +176,12 @@ impl Covered<'_> {
                             handler = back;
                             told
                         }
-                        Err(_) => return Err(Problem::new(Code::OutcomeUncertain, "The server was stopped while the command ran.")),
+                        Err(_) => {
+                            return Err(Problem::new(
+                                Code::OutcomeUncertain,
+                                "The server was stopped while the command ran.",
+                            ));
+                        }
                     }
                 }
             };
@@ -177,7 +190,10 @@ impl Covered<'_> {
                 Say::OtherProfile(_) if !asked_again => {
                     asked_again = true;
                     let Some(other) = told.profile else {
-                        return Err(Problem::new(Code::StoreUnavailable, "This key is bound under a profile that the store does not know."));
+                        return Err(Problem::new(
+                            Code::StoreUnavailable,
+                            "This key is bound under a profile that the store does not know.",
+                        ));
                     };
                     profile = Arc::new(other);
                 }
@@ -202,15 +218,22 @@ impl Covered<'_> {
         };
         // A page that was rendered for somebody else must not act as the one who signed in since.
         match (&self.expected_actor, self.shared.actor.tag(&actor, &self.shared.store)) {
-            (Some(expected), Some(tag)) if *expected != tag => {
-                Err(Problem::new(Code::ActorChanged, "This request was made for another actor than the one who is signed in. Nothing was run."))
-            }
+            (Some(expected), Some(tag)) if *expected != tag => Err(Problem::new(
+                Code::ActorChanged,
+                "This request was made for another actor than the one who is signed in. Nothing was run.",
+            )),
             _ => Ok(actor),
         }
     }
 
     /// A waiter never becomes a runner.
-    async fn wait(&self, patience: Duration, ask: &Ask, mut told: Told, seen: &mut record::Seen) -> Result<Response, Problem> {
+    async fn wait(
+        &self,
+        patience: Duration,
+        ask: &Ask,
+        mut told: Told,
+        seen: &mut record::Seen,
+    ) -> Result<Response, Problem> {
         let until = Instant::now() + patience;
         let Some(_seat) = self.shared.waiting.enter(&ask.actor, &ask.key) else {
             return Err(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy));
@@ -220,21 +243,25 @@ impl Covered<'_> {
         loop {
             // Subscribed first, then looked: no change falls between the two.
             match self.shared.store.peek(ask).await? {
-                Peek::Told(now) if now.say == Say::Wait => told = now,
-                Peek::Told(now) => {
+                Some(now) if now.say == Say::Wait => told = now,
+                Some(now) => {
                     seen.told(&now);
                     return say(now, &ask.key, ask);
                 }
-                Peek::Unwritten(Some(found)) if found.record.state == State::InProgress => {
-                    self.shared.store.apply(found.id, Arc::clone(&ask.policy), Event::Tick, None).await?;
-                    continue;
-                }
-                Peek::Unwritten(found) => {
-                    let code = found.as_ref().map_or(Code::OperationReleased, |found| without_running(found.record.state));
-                    let told = Told { found, ..told };
-                    seen.told(&told);
-                    return Err(answer::refusal(code, &told, &ask.key, &ask.policy));
-                }
+                // Something would be written: a lapsed claim is judged, everything else is somebody else's turn.
+                None => match self.shared.store.find(ask).await? {
+                    Some(found) if found.record.state == State::InProgress => {
+                        self.shared.store.apply(found.id, Arc::clone(&ask.policy), Event::Tick, None).await?;
+                        continue;
+                    }
+                    found => {
+                        let code =
+                            found.as_ref().map_or(Code::OperationReleased, |found| without_running(found.record.state));
+                        let told = Told { found, now: self.shared.store.now(), ..told };
+                        seen.told(&told);
+                        return Err(answer::refusal(code, &told, &ask.key, &ask.policy));
+                    }
+                },
             }
             let lapses = told.found.as_ref().map_or(Duration::MAX, |found| found.record.lease_until.since(told.now));
             let look_again = Instant::now() + lapses.clamp(LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST);

@@ -102,6 +102,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The store is closed for good.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed)
+    }
+
     /// The same request may well succeed a moment later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Full { .. })

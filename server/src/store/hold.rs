@@ -16,15 +16,28 @@ pub(super) struct Lease {
     pub(super) length: Duration,
 }
 
+/// When a claim is due that is not to be renewed any more.
+const NEVER: Duration = Duration::MAX;
+
 /// A lease is renewed after a third of it, so that two renewals may fail.
 fn heartbeat(lease: Duration) -> Duration {
     lease / 3
 }
 
+/// One claim's heartbeat, on the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+struct Beat {
+    /// When it is to be renewed.
+    due: Duration,
+    lease: Duration,
+    /// When the last renewal that was acknowledged was asked for; at first, when the claim was.
+    proved: Duration,
+}
+
 #[derive(Debug, Default)]
 struct Held {
-    /// When each is to be renewed, on the monotonic clock.
-    due: HashMap<(RecordId, Fence), (Duration, Duration)>,
+    /// By claim.
+    due: HashMap<(RecordId, Fence), Beat>,
     /// Not after the first of them: removing one does not move it.
     earliest: Option<Duration>,
 }
@@ -39,10 +52,10 @@ impl Holds {
     }
 
     /// Adds a claim; says whether it is the first to be renewed, so that whoever sleeps must wake.
-    pub(super) fn add(self: &Arc<Self>, lease: Lease, now: Duration) -> (Hold, bool) {
+    pub(super) fn add(self: &Arc<Self>, lease: Lease, asked: Duration, now: Duration) -> (Hold, bool) {
         let due = now.saturating_add(heartbeat(lease.length));
         let mut held = self.held();
-        held.due.insert((lease.id, lease.fence), (due, lease.length));
+        held.due.insert((lease.id, lease.fence), Beat { due, lease: lease.length, proved: asked });
         let first = held.earliest.is_none_or(|earliest| due < earliest);
         if first {
             held.earliest = Some(due);
@@ -63,14 +76,14 @@ impl Holds {
             return Vec::new();
         }
         let mut taken = Vec::new();
-        for ((id, fence), (due, length)) in &mut held.due {
-            let beat = heartbeat(*length);
-            if *due <= now.saturating_add(beat / 4) {
-                *due = now.saturating_add(beat);
-                taken.push(Lease { id: *id, fence: *fence, length: *length });
+        for ((id, fence), claim) in &mut held.due {
+            let beat = heartbeat(claim.lease);
+            if claim.due <= now.saturating_add(beat / 4) {
+                claim.due = now.saturating_add(beat);
+                taken.push(Lease { id: *id, fence: *fence, length: claim.lease });
             }
         }
-        held.earliest = held.due.values().map(|(due, _)| *due).min();
+        held.earliest = held.due.values().map(|claim| claim.due).min();
         taken
     }
 
@@ -78,17 +91,29 @@ impl Holds {
     pub(super) fn retry(&self, leases: &[Lease], now: Duration) {
         let mut held = self.held();
         for lease in leases {
-            if let Some((due, length)) = held.due.get_mut(&(lease.id, lease.fence)) {
-                let pause = (heartbeat(*length) / 10).clamp(Duration::from_millis(20), Duration::from_secs(1));
-                *due = now.saturating_add(pause);
+            if let Some(claim) = held.due.get_mut(&(lease.id, lease.fence)) {
+                let pause = (heartbeat(claim.lease) / 10).clamp(Duration::from_millis(20), Duration::from_secs(1));
+                claim.due = now.saturating_add(pause);
             }
         }
-        held.earliest = held.due.values().map(|(due, _)| *due).min();
+        held.earliest = held.due.values().map(|claim| claim.due).min();
     }
 
-    /// This claim is not ours any more.
+    /// These stand in the store with a lease that began no earlier than `asked`.
+    pub(super) fn prove(&self, leases: &[Lease], asked: Duration) {
+        let mut held = self.held();
+        for lease in leases {
+            if let Some(claim) = held.due.get_mut(&(lease.id, lease.fence)) {
+                claim.proved = asked;
+            }
+        }
+    }
+
+    /// This claim is not ours any more. When it was last proved still bounds what its holder may do.
     pub(super) fn lose(&self, id: RecordId, fence: Fence) {
-        self.held().due.remove(&(id, fence));
+        if let Some(claim) = self.held().due.get_mut(&(id, fence)) {
+            claim.due = NEVER;
+        }
     }
 }
 
@@ -104,13 +129,18 @@ pub struct Hold {
 impl Hold {
     /// The claim still stands as far as the last renewal told.
     pub fn stands(&self) -> bool {
-        self.holds.held().due.contains_key(&self.claim)
+        self.holds.held().due.get(&self.claim).is_some_and(|claim| claim.due != NEVER)
+    }
+
+    /// When, on the store's monotonic clock, the last acknowledged proof of the claim was asked for.
+    pub fn proved_at(&self) -> Duration {
+        self.holds.held().due.get(&self.claim).map_or(Duration::ZERO, |claim| claim.proved)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.holds.lose(self.claim.0, self.claim.1);
+        self.holds.held().due.remove(&self.claim);
     }
 }
 
@@ -130,11 +160,11 @@ mod tests {
     #[test]
     fn a_claim_is_due_after_a_third_of_its_lease() {
         let holds = Arc::new(Holds::default());
-        let (one, first) = holds.add(lease(1, 30), s(0));
+        let (one, first) = holds.add(lease(1, 30), s(0), s(0));
         assert!(first);
-        let (_two, first) = holds.add(lease(2, 30), s(2));
+        let (_two, first) = holds.add(lease(2, 30), s(2), s(2));
         assert!(!first, "whoever sleeps wakes early enough");
-        let (_three, first) = holds.add(lease(3, 3), s(2));
+        let (_three, first) = holds.add(lease(3, 3), s(2), s(2));
         assert!(first);
         assert_eq!(holds.next_due(), Some(s(3)));
         assert_eq!(holds.take_due(s(2)), []);
@@ -145,12 +175,18 @@ mod tests {
         assert_eq!(both, [lease(1, 30), lease(2, 30)], "what is due soon comes along");
         assert_eq!(holds.next_due(), Some(s(20)));
         assert!(one.stands());
+        assert_eq!(one.proved_at(), s(0), "asked for is not acknowledged");
+        holds.prove(&both, s(10));
+        assert_eq!(one.proved_at(), s(10));
+        holds.lose(lease(1, 30).id, lease(1, 30).fence);
+        assert!(!one.stands());
+        assert_eq!(one.proved_at(), s(10));
     }
 
     #[test]
     fn what_could_not_be_renewed_is_tried_again_soon() {
         let holds = Arc::new(Holds::default());
-        let (hold, _) = holds.add(lease(1, 30), s(0));
+        let (hold, _) = holds.add(lease(1, 30), s(0), s(0));
         let taken = holds.take_due(s(10));
         holds.retry(&taken, s(12));
         assert_eq!(holds.next_due(), Some(s(13)));

@@ -14,11 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderName, HeaderValue};
 use samekey_core::claim::{Event, Fence, Holder, Record, Refused, Say};
 use samekey_core::fingerprint::Fingerprint;
 use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy, Timestamp};
+use sha2::Sha256;
 
 pub use self::error::StoreError;
 pub use self::hold::Hold;
@@ -78,6 +80,8 @@ pub struct Told {
 pub struct Found {
     /// Its name.
     pub id: RecordId,
+    /// The operation under which it was made; another than the delivery's where that one is an alias.
+    pub operation: String,
     /// The record.
     pub record: Record,
 }
@@ -140,6 +144,16 @@ impl Store {
         self.inner.backend.peek(ask).await
     }
 
+    /// The record that a delivery meets, as it is.
+    pub async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
+        self.inner.backend.find(ask).await
+    }
+
+    /// The stored response of a record, if there is one.
+    pub async fn response(&self, id: RecordId) -> Result<Option<StoredResponse>, StoreError> {
+        self.inner.backend.response(id).await
+    }
+
     /// A delivery meets its record. What it is told is durable. Dropping the future does not take the claim back.
     pub async fn deliver(&self, ask: Ask) -> Result<Told, StoreError> {
         self.inner.backend.deliver(ask).await
@@ -158,9 +172,10 @@ impl Store {
     }
 
     /// Renews this process's own claim, up to its deadline, while the guard lives.
-    pub fn hold(&self, id: RecordId, fence: Fence, policy: &Policy) -> Hold {
+    /// `asked` is when, on the monotonic clock, the claim was asked for.
+    pub fn hold(&self, id: RecordId, fence: Fence, policy: &Policy, asked: Duration) -> Hold {
         let lease = hold::Lease { id, fence, length: policy.lease };
-        let (hold, first) = self.inner.holds.add(lease, self.clock().monotonic());
+        let (hold, first) = self.inner.holds.add(lease, asked, self.clock().monotonic());
         if first {
             self.inner.backend.nudge();
         }
@@ -181,9 +196,31 @@ impl Store {
         self.inner.backend.may_judge(lease)
     }
 
-    /// 32 random bytes that belong to this store: the key of every keyed hash.
-    pub fn secret(&self) -> &[u8; 32] {
-        self.inner.backend.secret()
+    /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
+    pub(crate) fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(self.inner.backend.secret()).expect("HMAC takes keys of any length");
+        for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
+    /// What logs say in place of a key or an actor: enough to find lines that belong together.
+    pub(crate) fn log_hash(&self, purpose: &str, text: &str) -> String {
+        crate::hex(&self.keyed_hash(purpose, &[text.as_bytes()])[..4])
+    }
+
+    /// A key for an external system: the same on every attempt of the same command, and no hint at the key itself.
+    pub(crate) fn provider_key(&self, actor: &Actor, operation: &str, key: &Key, effect: &str) -> String {
+        let parts = [actor.stored(), operation, key.expose(), effect].map(str::as_bytes);
+        crate::hex(&self.keyed_hash("provider", &parts)[..16])
+    }
+
+    /// What the store's clock shows.
+    pub fn now(&self) -> Timestamp {
+        self.clock().now()
     }
 
     /// The store's clock.

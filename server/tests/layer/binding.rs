@@ -24,7 +24,11 @@ async fn another_payload_never_reaches_the_handler() {
     send(&app, request("/orders", "k1", r#"{"sku":"tea"}"#)).await;
     for (path, body) in [("/orders", r#"{"sku":"tee"}"#), ("/orders?express=1", r#"{"sku":"tea"}"#), ("/orders", "")] {
         let answer = send(&app, request(path, "k1", body)).await;
-        assert_eq!((answer.status, answer.code().as_str()), (StatusCode::CONFLICT, "key_payload_mismatch"), "{path} {body}");
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (StatusCode::CONFLICT, "key_payload_mismatch"),
+            "{path} {body}"
+        );
         assert_eq!(answer.header("samekey-state"), "refused");
     }
     assert_eq!(ledger.count(), 1);
@@ -46,7 +50,9 @@ async fn insignificant_fields_do_not_count() {
 async fn changed_significant_fields_do_not_turn_known_keys_into_mismatches() {
     let kept = store().await;
     let ledger = Ledger::default();
-    let route = |policy: Policy| Router::new().route("/orders", post(counting(&ledger)).layer(layer(&kept.store).policy(policy)));
+    let route = |policy: Policy| {
+        Router::new().route("/orders", post(counting(&ledger)).layer(layer(&kept.store).policy(policy)))
+    };
     send(&route(policy()), request("/orders", "k1", r#"{"sku":"tea","ui":1}"#)).await;
     let deployed = route(policy().significant(Significant::exclude(["/ui"])));
     let same = send(&deployed, request("/orders", "k1", r#"{"ui":1,"sku":"tea"}"#)).await;
@@ -84,7 +90,9 @@ async fn actors_and_operations_are_separate() {
 async fn a_former_name_finds_the_record() {
     let kept = store().await;
     let ledger = Ledger::default();
-    let route = |policy: Policy| Router::new().route("/orders", post(counting(&ledger)).layer(layer(&kept.store).policy(policy)));
+    let route = |policy: Policy| {
+        Router::new().route("/orders", post(counting(&ledger)).layer(layer(&kept.store).policy(policy)))
+    };
     send(&route(Policy::new("orders.new")), request("/orders", "k1", "{}")).await;
     let renamed = route(Policy::new("orders.create").alias("orders.new"));
     assert!(send(&renamed, request("/orders", "k1", "{}")).await.replayed());

@@ -86,7 +86,8 @@ async fn a_timeout_layer_inside_makes_the_outcome_uncertain() {
         std::future::pending::<()>().await;
     };
     let inner = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_millis(20));
-    let app = Router::new().route("/orders", post(handler).layer(inner).layer(layer(&kept.store).policy(policy())));
+    let stack = tower::ServiceBuilder::new().layer(layer(&kept.store).policy(policy())).layer(inner);
+    let app = Router::new().route("/orders", post(handler).layer(stack));
     for _ in 0..2 {
         let answer = send(&app, request("/orders", "k1", "{}")).await;
         assert_eq!((answer.status, answer.code().as_str()), (StatusCode::CONFLICT, "outcome_uncertain"));
@@ -105,8 +106,8 @@ async fn a_catch_panic_layer_inside_is_a_stored_500() {
         let none: Option<u8> = None;
         none.unwrap().to_string()
     };
-    let app = Router::new()
-        .route("/orders", post(handler).layer(CatchPanicLayer::new()).layer(layer(&kept.store).policy(policy())));
+    let stack = tower::ServiceBuilder::new().layer(layer(&kept.store).policy(policy())).layer(CatchPanicLayer::new());
+    let app = Router::new().route("/orders", post(handler).layer(stack));
     for replayed in [false, true] {
         let answer = send(&app, request("/orders", "k1", "{}")).await;
         assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
@@ -178,7 +179,10 @@ async fn a_large_answer_streams_and_its_retry_hears_where_the_result_is() {
     assert_eq!(again.header("samekey-state"), "completed;attempt=1");
     assert_eq!(again.header("location"), "/orders/o7");
     let problem: serde_json::Value = serde_json::from_slice(&again.body).unwrap();
-    assert_eq!((&problem["status_code"], &problem["result_id"], &problem["next"]), (&201.into(), &"o7".into(), &"done".into()));
+    assert_eq!(
+        (&problem["status_code"], &problem["result_id"], &problem["next"]),
+        (&201.into(), &"o7".into(), &"done".into())
+    );
 }
 
 #[tokio::test]
@@ -207,9 +211,8 @@ async fn an_answer_that_is_slow_after_its_head_streams_after_hold() {
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_uncertain() {
     let kept = store().await;
-    let handler = || async {
-        Body::from_stream(futures_util::stream::iter([Ok("half"), Err(std::io::Error::other("broke"))]))
-    };
+    let handler =
+        || async { Body::from_stream(futures_util::stream::iter([Ok("half"), Err(std::io::Error::other("broke"))])) };
     let app = Router::new().route("/orders", post(handler).layer(layer(&kept.store).policy(policy())));
     for _ in 0..2 {
         assert_eq!(send(&app, request("/orders", "k1", "{}")).await.code(), "outcome_uncertain");

@@ -127,7 +127,8 @@ async fn another_payload_is_refused_while_the_first_still_runs() {
     let gated = gated(policy(), StatusCode::CREATED).await;
     let first = gated.deliver(None);
     gated.running().await;
-    let other = Request::post("/orders").header("idempotency-key", "k1").header("x-user", "ann").body("other".into()).unwrap();
+    let other =
+        Request::post("/orders").header("idempotency-key", "k1").header("x-user", "ann").body("other".into()).unwrap();
     assert_eq!(send(&gated.app, other).await.code(), "key_payload_mismatch");
     gated.gate.add_permits(1);
     first.await.unwrap();

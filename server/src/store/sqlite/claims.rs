@@ -1,10 +1,12 @@
 //! A delivery, and an event, meet their record: load, ask core, write what it says.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use samekey_core::claim::transition::{Finish, Probed, Settlement, Write};
 use samekey_core::claim::{self, Context, Delivery, Event, Gate, Holder, Marks, Say, Terminal, Verdict};
+use samekey_core::problem::Code;
 use samekey_core::select::{Profile, ProfileId};
 use samekey_core::{KeyTime, Policy, Timestamp};
 
@@ -14,6 +16,7 @@ use crate::store::{Applied, Ask, Found, StoreError, StoredResponse, Told};
 
 /// What a transaction knows besides its rows.
 pub(super) struct Setting<'a> {
+    pub(super) place: &'a Arc<str>,
     pub(super) now: Timestamp,
     pub(super) may_judge: &'a dyn Fn(&Policy) -> bool,
     /// When the store was made.
@@ -25,6 +28,9 @@ pub(super) struct Setting<'a> {
 /// How often a delivery looks again after its place was taken between look and write. Under the write lock that
 /// cannot happen; a bound is cheaper than being wrong about it.
 const MAX_LOOKS: usize = 4;
+
+/// A configuration has tens of profiles; more come from many deploys under one process.
+const MAX_PROFILES_KNOWN: usize = 1024;
 
 /// The delivery's turn under the write lock. Says whether anything was written.
 pub(super) fn deliver(
@@ -39,7 +45,7 @@ pub(super) fn deliver(
             Some(_) => (Gate::Open, unused_marks()),
             None => (gate(conn, ask, crowded)?, marks(conn, ask, setting.created_at)?),
         };
-        let new_holder = new_holder()?;
+        let new_holder = new_holder(setting.place)?;
         let verdict =
             decide(ask, found.as_ref(), gate, marks, new_holder, setting.now, (setting.may_judge)(&ask.policy));
         let Verdict { write, say } = verdict;
@@ -51,7 +57,7 @@ pub(super) fn deliver(
                     Place { actor: &ask.actor, operation: &ask.operation, key: &ask.key, configured: ask.configured };
                 keep_profile(conn, &ask.profile, setting.profiles)?;
                 match row::insert(conn, &place, &record)? {
-                    Some(id) => Some(Found { id, record }),
+                    Some(id) => Some(Found { id, operation: ask.operation.to_string(), record }),
                     None => continue,
                 }
             }
@@ -59,12 +65,12 @@ pub(super) fn deliver(
                 if !row::update(conn, seen.id, seen.record.revision, &record, None)? {
                     continue;
                 }
-                Some(Found { id: seen.id, record })
+                Some(Found { record, ..seen })
             }
         };
         return Ok((tell(conn, say, found, setting.now)?, wrote));
     }
-    Err(Trouble::Item(StoreError::unreadable("the record changed under the write lock")))
+    Err(changed(setting.place))
 }
 
 /// What a delivery is told without a turn under the write lock, if nothing is to be written.
@@ -103,7 +109,7 @@ fn unused_marks() -> Marks {
 
 fn tell(conn: &Connection, say: Say, found: Option<Found>, now: Timestamp) -> Result<Told, Trouble> {
     let response = match (&say, &found) {
-        (Say::Replay, Some(found)) => Some(row::response(conn, found.id)?),
+        (Say::Replay | Say::Refuse(Code::ResponseNotStored), Some(found)) => row::response(conn, found.id)?,
         _ => None,
     };
     let profile = match say {
@@ -113,27 +119,18 @@ fn tell(conn: &Connection, say: Say, found: Option<Found>, now: Timestamp) -> Re
     Ok(Told { say, found, response, profile, now })
 }
 
-/// `?,?,?` for the operation's names.
-fn placeholders(ask: &Ask) -> String {
-    let mut marks = String::from("?");
-    for _ in &ask.also {
-        marks.push_str(",?");
-    }
-    marks
-}
-
 fn names(ask: &Ask) -> impl Iterator<Item = &str> {
     std::iter::once(&*ask.operation).chain(ask.also.iter().map(String::as_str))
 }
 
 /// The record of the key under any of the operation's names. Where an older configuration let it come to two,
 /// one that may not run again answers for both.
-fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Trouble> {
+pub(super) fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Trouble> {
     let order = if ask.also.is_empty() { "" } else { "ORDER BY state = 'released', operation <> ?3, id" };
     let sql = format!(
         "SELECT {} FROM idempotency_keys WHERE idem_key = ?1 AND actor_id = ?2 AND operation IN ({}) {order} LIMIT 1",
         row::COLUMNS,
-        placeholders_from(3, ask),
+        placeholders(3, ask),
     );
     let mut statement = conn.prepare_cached(&sql)?;
     let values = [ask.key.expose(), ask.actor.stored()].into_iter().chain(names(ask));
@@ -141,7 +138,8 @@ fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Trouble> {
     rows.next()?.map(row::read).transpose()
 }
 
-fn placeholders_from(first: usize, ask: &Ask) -> String {
+/// `?3,?4,…` for the operation's names, from the parameter `first` on.
+fn placeholders(first: usize, ask: &Ask) -> String {
     let numbers: Vec<String> = (first..=first + ask.also.len()).map(|number| format!("?{number}")).collect();
     numbers.join(",")
 }
@@ -165,7 +163,7 @@ fn gate(conn: &Connection, ask: &Ask, crowded: bool) -> Result<Gate, Trouble> {
 fn is_known_to_another(conn: &Connection, ask: &Ask) -> rusqlite::Result<bool> {
     let sql = format!(
         "SELECT 1 FROM idempotency_keys WHERE idem_key = ?1 AND actor_id <> ?2 AND operation IN ({}) LIMIT 1",
-        placeholders_from(3, ask),
+        placeholders(3, ask),
     );
     let values = [ask.key.expose(), ask.actor.stored()].into_iter().chain(names(ask));
     conn.prepare_cached(&sql)?.exists(params_from_iter(values))
@@ -177,7 +175,7 @@ fn marks(conn: &Connection, ask: &Ask, created_at: Timestamp) -> rusqlite::Resul
     let sql = format!(
         "SELECT (SELECT max(mark) FROM forgotten_before WHERE operation IN ('',{})), \
          (SELECT value FROM meta WHERE name = 'horizon')",
-        placeholders(ask),
+        placeholders(1, ask),
     );
     let (mark, horizon): (Option<i64>, Option<i64>) =
         conn.prepare_cached(&sql)?.query_row(params_from_iter(names(ask)), |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -191,6 +189,9 @@ fn marks(conn: &Connection, ask: &Ask, created_at: Timestamp) -> rusqlite::Resul
 /// Keeps the profile that a new record is bound under. Two lists under one name would let a changed payload pass.
 fn keep_profile(conn: &Connection, profile: &Profile, known: &mut HashMap<String, String>) -> Result<(), Trouble> {
     let (id, definition) = (profile.id().to_string(), profile.definition());
+    if known.len() >= MAX_PROFILES_KNOWN {
+        known.clear();
+    }
     let kept = match known.get(&id) {
         Some(kept) => kept,
         None => {
@@ -218,10 +219,10 @@ fn profile(conn: &Connection, id: ProfileId) -> Result<Profile, Trouble> {
     Profile::parse(&definition.ok_or_else(unknown)?).map_err(|_| unknown())
 }
 
-fn new_holder() -> Result<Holder, Trouble> {
+fn new_holder(place: &Arc<str>) -> Result<Holder, Trouble> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Trouble::Item(StoreError::unreadable(format!("no random numbers: {error}"))))?;
+        .map_err(|error| Trouble::Item(StoreError::backend(place, format!("no random numbers: {error}"))))?;
     Ok(Holder::from_bytes(bytes))
 }
 
@@ -239,19 +240,20 @@ pub(super) fn apply(
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query([change.id.0])?;
     let Some(row) = rows.next()? else { return Ok((Applied { record: None, refused: None }, None)) };
-    let Found { id, record } = row::read(row)?;
+    let Found { id, record, .. } = row::read(row)?;
     let scope: (String, String) = (row.get(row::COLUMN_COUNT)?, row.get(row::COLUMN_COUNT + 1)?);
     let mark_name: String = row.get(row::COLUMN_COUNT + 2)?;
     drop(rows);
 
     let may_judge = (setting.may_judge)(&change.policy);
-    let context = Context { now: setting.now, policy: &change.policy, may_judge, new_holder: new_holder()? };
+    let context =
+        Context { now: setting.now, policy: &change.policy, may_judge, new_holder: new_holder(setting.place)? };
     let event = as_stored(&change.event, change.response.as_ref());
     match claim::transition(&record, &event, &context) {
         Ok(Write::Nothing) => Ok((Applied { record: Some(record), refused: None }, None)),
         Ok(Write::Update(written) | Write::UpdateAndCloseEffects(written)) => {
             if !row::update(conn, id, record.revision, &written, change.response.as_ref())? {
-                return Err(changed());
+                return Err(changed(setting.place));
             }
             Ok((Applied { record: Some(written), refused: None }, Some(scope)))
         }
@@ -260,7 +262,7 @@ pub(super) fn apply(
                 .prepare_cached("DELETE FROM idempotency_keys WHERE id = ?1 AND revision = ?2")?
                 .execute((id.0, row::signed(record.revision)))?;
             if deleted == 0 {
-                return Err(changed());
+                return Err(changed(setting.place));
             }
             if let Some(mark) = mark {
                 conn.prepare_cached(
@@ -275,8 +277,9 @@ pub(super) fn apply(
     }
 }
 
-fn changed() -> Trouble {
-    Trouble::Item(StoreError::unreadable("the record changed under the write lock"))
+/// Cannot happen while the write lock holds.
+fn changed(place: &Arc<str>) -> Trouble {
+    Trouble::Item(StoreError::backend(place, "a record changed under the write lock"))
 }
 
 /// An answer that is said to be stored but did not come along is not: the record ends without it.

@@ -9,6 +9,7 @@ mod row;
 mod space;
 #[cfg(test)]
 mod tests;
+mod wal;
 mod writer;
 
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ use self::reader::Readers;
 use self::writer::{Job, Writer};
 use super::hold::Holds;
 use super::hub::Hub;
-use super::{Applied, Ask, RecordId, StoreError, StoredResponse, Told};
+use super::{Applied, Ask, Found, RecordId, StoreError, StoredResponse, Told};
 use crate::clock::{Clock, Moment};
 
 /// How to open a SQLite store.
@@ -204,7 +205,17 @@ impl Sqlite {
 
     pub(super) async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
         let may_judge = self.may_judge(ask.policy.lease);
-        self.readers.peek(ask, &self.shared.clock, may_judge).await
+        let (ask, clock) = (ask.clone(), self.shared.clock.clone());
+        self.readers.read(move |conn| claims::peek(conn, &ask, clock.now(), may_judge)).await
+    }
+
+    pub(super) async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
+        let ask = ask.clone();
+        self.readers.read(move |conn| claims::look_up(conn, &ask)).await
+    }
+
+    pub(super) async fn response(&self, id: RecordId) -> Result<Option<StoredResponse>, StoreError> {
+        self.readers.read(move |conn| row::response(conn, id)).await
     }
 
     pub(super) async fn deliver(&self, ask: Ask) -> Result<Told, StoreError> {

@@ -52,17 +52,21 @@ pub(super) fn writer(path: &Path, busy_timeout: Duration, now: Timestamp) -> Res
         return Err(StoreError::NoDirectory { place });
     }
     refuse_network(directory_of(path), &place)?;
-    own_files(path, &place)?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let of = |error| StoreError::sqlite(&place, error);
-    let mut conn = Connection::open_with_flags(path, flags).map_err(of)?;
-    conn.busy_timeout(busy_timeout).map_err(of)?;
-    conn.set_prepared_statement_cache_capacity(64);
-    let version = refuse_foreign(&conn, &place)?;
+    make(path, &place)?;
+    // What is refused is only ever read: even closing a writing connection could move another program's WAL.
+    let look = reader(path, busy_timeout).map_err(|error| StoreError::sqlite(&place, error))?;
+    let version = refuse_foreign(&look, &place)?;
     if version > SCHEMA {
         return Err(StoreError::NewerSchema { place, found: version, known: SCHEMA });
     }
-    refuse_damaged(&conn, path, &place)?;
+    refuse_damaged(&look, path, &place)?;
+    drop(look);
+    narrow(path)?;
+    let of = |error| StoreError::sqlite(&place, error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = Connection::open_with_flags(path, flags).map_err(of)?;
+    conn.busy_timeout(busy_timeout).map_err(of)?;
+    conn.set_prepared_statement_cache_capacity(64);
     set_up(&conn, &place)?;
     migrate(&mut conn, &place)?;
     let birth = birth(&mut conn, now, &place)?;
@@ -92,27 +96,21 @@ fn refuse_network(directory: &Path, place: &Arc<str>) -> Result<(), StoreError> 
     Err(StoreError::NetworkFileSystem { place: Arc::clone(place), kind })
 }
 
-/// Makes the file before SQLite does, which would make it readable for everybody. SQLite gives `-wal` and `-shm`
-/// the mode of the file.
-fn own_files(path: &Path, place: &Arc<str>) -> Result<(), StoreError> {
+/// Makes the file before SQLite does, which would make it readable for everybody.
+fn make(path: &Path, place: &Arc<str>) -> Result<(), StoreError> {
     if fs::metadata(path).is_ok_and(|seen| !seen.is_file()) {
         return Err(StoreError::NotAFile { place: Arc::clone(place) });
     }
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(|error| StoreError::io(path, error))?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.open(path).map(drop).map_err(|error| StoreError::io(path, error))
+}
+
+/// Takes the files from everybody but their owner. SQLite gives `-wal` and `-shm` the mode of the file.
+fn narrow(path: &Path) -> Result<(), StoreError> {
     for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
-        match fs::metadata(&file) {
-            Ok(seen) if seen.permissions().mode() & 0o077 != 0 => {
-                fs::set_permissions(&file, Permissions::from_mode(0o600))
-                    .map_err(|error| StoreError::io(&file, error))?;
-            }
-            _ => {}
+        if fs::metadata(&file).is_ok_and(|seen| seen.permissions().mode() & 0o077 != 0) {
+            fs::set_permissions(&file, Permissions::from_mode(0o600)).map_err(|error| StoreError::io(&file, error))?;
         }
     }
     Ok(())
@@ -150,7 +148,7 @@ fn refuse_damaged(conn: &Connection, path: &Path, place: &Arc<str>) -> Result<()
     let of = |error| StoreError::sqlite(place, error);
     let size = fs::metadata(path).map_or(0, |seen| seen.len());
     if size <= WHOLE_CHECK_BYTES {
-        let said: String = conn.pragma_query_value(None, "quick_check(1)", |row| row.get(0)).map_err(of)?;
+        let said: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(of)?;
         if said != "ok" {
             return Err(StoreError::Corrupt { place: Arc::clone(place), why: said.into() });
         }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::{Trouble, claims, open};
-use crate::clock::Clock;
-use crate::store::{Ask, StoreError, Told};
+use super::{Trouble, open};
+use crate::store::StoreError;
 
 /// Read-only connections, opened when they are first needed.
 #[derive(Debug)]
@@ -33,19 +32,16 @@ impl Readers {
     }
 
     /// Runs on a thread that may block: a look into a cold file waits for the disk.
-    pub(super) async fn peek(
+    pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
-        ask: &Ask,
-        clock: &Clock,
-        may_judge: bool,
-    ) -> Result<Option<Told>, StoreError> {
+        read: impl FnOnce(&Connection) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let _permit = self.permits.acquire().await.map_err(|_| StoreError::Closed)?;
-        let (readers, ask, clock) = (Arc::clone(self), ask.clone(), clock.clone());
-        let looked = tokio::task::spawn_blocking(move || readers.look(&ask, &clock, may_judge));
-        looked.await.map_err(|_| StoreError::Closed)?
+        let readers = Arc::clone(self);
+        tokio::task::spawn_blocking(move || readers.read_now(read)).await.map_err(|_| StoreError::Closed)?
     }
 
-    fn look(&self, ask: &Ask, clock: &Clock, may_judge: bool) -> Result<Option<Told>, StoreError> {
+    fn read_now<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Trouble>) -> Result<T, StoreError> {
         let of = |error| StoreError::sqlite(&self.place, error);
         let idle = self.idle().as_mut().ok_or(StoreError::Closed)?.pop();
         let mut conn = match idle {
@@ -54,12 +50,12 @@ impl Readers {
         };
         // Record, response and profile of one moment.
         let tx = conn.transaction().map_err(of)?;
-        let told = claims::peek(&tx, ask, clock.now(), may_judge);
+        let result = read(&tx);
         tx.finish().map_err(of)?;
         if let Some(idle) = self.idle().as_mut() {
             idle.push(conn);
         }
-        told.map_err(|trouble| match trouble {
+        result.map_err(|trouble| match trouble {
             Trouble::Sqlite(error) => of(error),
             Trouble::Item(error) => error,
         })

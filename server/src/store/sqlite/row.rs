@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
-use rusqlite::{Connection, Row, named_params};
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use samekey_core::claim::{Effects, Ended, Fence, Holder, Reason, Record, State};
 use samekey_core::fingerprint::Fingerprint;
 use samekey_core::{Actor, Key, Timestamp};
@@ -12,11 +12,11 @@ use crate::store::{Found, RecordId, StoreError, StoredResponse};
 
 /// What [`read`] reads, in its order.
 pub(super) const COLUMNS: &str = "id, payload_hash, state, attempt, holder, took_over, revision, lease_until, \
-     deadline, settle_after, not_before, reason, ended, status_code, result_id, response_headers IS NOT NULL, \
-     created_at, finished_at, expires_at";
+     deadline, settle_after, not_before, reason, ended, status_code, result_id, response_body IS NOT NULL, \
+     created_at, finished_at, expires_at, operation";
 
 /// How many columns [`COLUMNS`] names.
-pub(super) const COLUMN_COUNT: usize = 19;
+pub(super) const COLUMN_COUNT: usize = 20;
 
 /// Reads a record. A word that is not known is an error of this record alone.
 pub(super) fn read(row: &Row<'_>) -> Result<Found, Trouble> {
@@ -60,7 +60,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Found, Trouble> {
         expires_at: moment(18)?,
         effects: Effects::default(),
     };
-    Ok(Found { id: RecordId(id), record })
+    Ok(Found { id: RecordId(id), operation: row.get(19)?, record })
 }
 
 /// Where a new record stands.
@@ -109,7 +109,7 @@ pub(super) fn insert(conn: &Connection, place: &Place<'_>, record: &Record) -> r
 }
 
 /// Writes `record` over the one that had `revision`, and its response: a new one, the one that is there, or none
-/// any more. Says whether that revision was still there.
+/// any more. Without `has_response` only its headers are kept. Says whether that revision was still there.
 pub(super) fn update(
     conn: &Connection,
     id: RecordId,
@@ -117,7 +117,6 @@ pub(super) fn update(
     record: &Record,
     response: Option<&StoredResponse>,
 ) -> rusqlite::Result<bool> {
-    let response = response.filter(|_| record.has_response);
     let updated = conn
         .prepare_cached(
             "UPDATE idempotency_keys SET payload_hash = :payload_hash, state = :state, attempt = :attempt, \
@@ -150,22 +149,22 @@ pub(super) fn update(
             ":expires_at": record.expires_at.map(Timestamp::as_millis),
             ":keeps": record.has_response && response.is_none(),
             ":headers": response.map(|response| header_bytes(&response.headers)),
-            ":body": response.map(|response| &response.body[..]),
+            ":body": response.filter(|_| record.has_response).map(|response| &response.body[..]),
         })?;
     Ok(updated == 1)
 }
 
-/// Reads the stored response into memory.
-pub(super) fn response(conn: &Connection, id: RecordId) -> Result<StoredResponse, Trouble> {
-    let (headers, body) = conn
+/// Reads what is stored of a response into memory: its body may be missing, a tombstone has neither.
+pub(super) fn response(conn: &Connection, id: RecordId) -> Result<Option<StoredResponse>, Trouble> {
+    let read = conn
         .prepare_cached("SELECT response_headers, response_body FROM idempotency_keys WHERE id = ?1")?
-        .query_row([id.0], |row| {
-            Ok((row.get::<_, Option<Vec<u8>>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?.unwrap_or_default()))
-        })?;
-    let headers = headers.as_deref().and_then(parse_headers).ok_or_else(|| {
+        .query_row([id.0], |row| Ok((row.get::<_, Option<Vec<u8>>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?)))
+        .optional()?;
+    let Some((Some(headers), body)) = read else { return Ok(None) };
+    let headers = parse_headers(&headers).ok_or_else(|| {
         Trouble::Item(StoreError::unreadable(format!("record {} holds response_headers that are none", id.0)))
     })?;
-    Ok(StoredResponse { headers, body: Bytes::from(body) })
+    Ok(Some(StoredResponse { headers, body: Bytes::from(body.unwrap_or_default()) }))
 }
 
 /// SQLite's integers are signed; a revision never comes near the difference.

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::claims::{self, Setting};
 use super::leases::{self, Lost, Why};
 use super::space::Space;
+use super::wal::Wal;
 use super::{Change, Shared, Trouble};
 use crate::store::hold::Lease;
 use crate::store::{Applied, Ask, StoreError, Told};
@@ -25,13 +26,6 @@ const MAX_BATCH: usize = 128;
 
 /// How often a store with waiters looks whether another process wrote.
 const LOOK_ABROAD_EVERY: Duration = Duration::from_millis(75);
-
-/// Pages in the WAL at which it is moved into the file even though writes are waiting: 64 MiB.
-const WAL_PAGES_MAX: usize = 16_384;
-
-/// Pages in the WAL that are worth moving when nothing else is to be done, and how long that is to have lasted.
-const WAL_PAGES_IDLE: usize = 256;
-const IDLE: Duration = Duration::from_millis(250);
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -51,7 +45,8 @@ pub(super) enum Job {
         reply: Reply<()>,
     },
     /// The writer's own.
-    Renew(Vec<Lease>),
+    /// Asked for at this moment of the monotonic clock.
+    Renew(Vec<Lease>, Duration),
     Nudge,
     Close {
         reply: oneshot::Sender<()>,
@@ -73,8 +68,18 @@ enum Outcome {
 enum Failed {
     /// The transaction did not begin: no item is at fault.
     ToBegin(StoreError),
-    /// An item, or COMMIT.
+    /// An item was refused.
     Inside(StoreError),
+    /// COMMIT was not acknowledged; it may have happened all the same.
+    ToCommit(StoreError),
+}
+
+impl From<Failed> for StoreError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::ToBegin(error) | Failed::Inside(error) | Failed::ToCommit(error) => error,
+        }
+    }
 }
 
 pub(super) struct Writer {
@@ -94,10 +99,7 @@ pub(super) struct Writer {
     trouble_since: Option<Duration>,
     seen_abroad: i64,
     looked_abroad: Instant,
-    last_write: Instant,
-    wal_pages: usize,
-    /// The WAL is moved when it holds this many pages; grows while a reader keeps it from shrinking.
-    wal_bound: usize,
+    wal: Wal,
 }
 
 impl Writer {
@@ -108,7 +110,6 @@ impl Writer {
         space: Space,
         created_at: Timestamp,
     ) -> Self {
-        let now = Instant::now();
         Self {
             conn,
             jobs,
@@ -122,11 +123,8 @@ impl Writer {
             orphaned: false,
             trouble_since: None,
             seen_abroad: 0,
-            looked_abroad: now,
-            last_write: now,
-            // Another process may have left a long one.
-            wal_pages: WAL_PAGES_IDLE,
-            wal_bound: WAL_PAGES_MAX,
+            looked_abroad: Instant::now(),
+            wal: Wal::new(),
         }
     }
 
@@ -141,9 +139,9 @@ impl Writer {
                 break;
             }
             self.look_abroad();
-            self.tend_wal();
+            self.wal.tend(&self.conn);
         }
-        self.checkpoint("TRUNCATE");
+        self.wal.checkpoint(&self.conn);
         let closing = std::mem::take(&mut self.closing);
         // The connection closes before anybody hears that the store is closed.
         drop(self);
@@ -173,7 +171,7 @@ impl Writer {
     fn sort(&mut self, job: Job) {
         match job {
             Job::Deliver { .. } => self.deliveries.push_back(job),
-            Job::Apply { .. } | Job::Ready { .. } | Job::Renew(_) => self.urgent.push_back(job),
+            Job::Apply { .. } | Job::Ready { .. } | Job::Renew(..) => self.urgent.push_back(job),
             Job::Nudge => {}
             Job::Close { reply } => self.closing.push(reply),
             #[cfg(test)]
@@ -187,14 +185,14 @@ impl Writer {
         let renewal = self.shared.holds.next_due().map(|due| self.shared.clock.nap(due.saturating_sub(now)));
         let abroad =
             self.shared.hub.is_watched().then(|| LOOK_ABROAD_EVERY.saturating_sub(self.looked_abroad.elapsed()));
-        let wal = (self.wal_pages > WAL_PAGES_IDLE).then(|| IDLE.saturating_sub(self.last_write.elapsed()));
-        [renewal, abroad, wal].into_iter().flatten().min()
+        [renewal, abroad, self.wal.nap()].into_iter().flatten().min()
     }
 
     fn next_batch(&mut self) -> Vec<Job> {
-        let due = self.shared.holds.take_due(self.shared.clock.monotonic());
+        let asked = self.shared.clock.monotonic();
+        let due = self.shared.holds.take_due(asked);
         if !due.is_empty() {
-            self.urgent.push_front(Job::Renew(due));
+            self.urgent.push_front(Job::Renew(due, asked));
         }
         let urgent = self.urgent.len().min(MAX_BATCH);
         let deliveries = self.deliveries.len().min(MAX_BATCH - urgent);
@@ -210,15 +208,13 @@ impl Writer {
                 self.answer(batch, outcomes);
             }
             Err(Failed::Inside(error)) if batch.len() == 1 => self.answer(batch, vec![Outcome::Failed(error)]),
-            Err(Failed::Inside(error)) => {
+            // Also a single item after COMMIT failed: a claim that stands is then read back by its holder (D7).
+            Err(Failed::Inside(error) | Failed::ToCommit(error)) => {
                 tracing::warn!(store = %self.shared.place, %error, items = batch.len(), "a batch was rolled back; its items are tried one by one");
                 for job in batch {
                     let one = vec![job];
-                    let outcome = match self.transact(&one) {
-                        Ok(outcomes) => outcomes,
-                        Err(Failed::ToBegin(error) | Failed::Inside(error)) => vec![Outcome::Failed(error)],
-                    };
-                    self.answer(one, outcome);
+                    let outcomes = self.transact(&one).unwrap_or_else(|failed| vec![Outcome::Failed(failed.into())]);
+                    self.answer(one, outcomes);
                 }
             }
         }
@@ -226,33 +222,31 @@ impl Writer {
 
     fn transact(&mut self, batch: &[Job]) -> Result<Vec<Outcome>, Failed> {
         let begun = *self.trouble_since.get_or_insert_with(|| self.shared.clock.monotonic());
-        if let Err(error) = self.conn.execute_batch("BEGIN IMMEDIATE") {
-            return Err(Failed::ToBegin(StoreError::sqlite(&self.shared.place, error)));
-        }
+        let in_the_way = if self.conn.is_autocommit() { "" } else { "ROLLBACK;" };
+        self.conn
+            .execute_batch(&format!("{in_the_way}BEGIN IMMEDIATE"))
+            .map_err(|error| Failed::ToBegin(StoreError::sqlite(&self.shared.place, error)))?;
         // The lock was waited for: other holders may have waited as long, so this is told before anything is judged.
         self.tell_judge(begun);
-        let done = self.each(batch).and_then(|outcomes| {
-            self.conn.execute_batch("COMMIT")?;
-            Ok(outcomes)
-        });
-        self.last_write = Instant::now();
-        match done {
-            Ok(outcomes) => {
-                self.trouble_since = None;
-                self.tell_judge(begun);
-                Ok(outcomes)
-            }
-            Err(error) => {
-                self.profiles.clear();
-                // After some errors SQLite has rolled back already, after others it has not.
-                if !self.conn.is_autocommit() {
-                    if let Err(error) = self.conn.execute_batch("ROLLBACK") {
-                        tracing::error!(store = %self.shared.place, %error, "a transaction could not be rolled back");
-                    }
+        let failed = match self.each(batch) {
+            Ok(outcomes) => match self.conn.execute_batch("COMMIT") {
+                Ok(()) => {
+                    self.trouble_since = None;
+                    self.tell_judge(begun);
+                    return Ok(outcomes);
                 }
-                Err(Failed::Inside(StoreError::sqlite(&self.shared.place, error)))
-            }
+                Err(error) => Failed::ToCommit(StoreError::sqlite(&self.shared.place, error)),
+            },
+            Err(error) => Failed::Inside(StoreError::sqlite(&self.shared.place, error)),
+        };
+        self.profiles.clear();
+        // After some errors SQLite has rolled back already, after others it has not.
+        if !self.conn.is_autocommit()
+            && let Err(error) = self.conn.execute_batch("ROLLBACK")
+        {
+            tracing::error!(store = %self.shared.place, %error, "a transaction could not be rolled back; tried again before the next one");
         }
+        Err(failed)
     }
 
     fn tell_judge(&self, begun: Duration) {
@@ -268,8 +262,13 @@ impl Writer {
         let short = self.space.is_short();
         let shared = Arc::clone(&self.shared);
         let may_judge = move |policy: &Policy| shared.may_judge(policy.lease);
-        let mut setting =
-            Setting { now, may_judge: &may_judge, created_at: self.created_at, profiles: &mut self.profiles };
+        let mut setting = Setting {
+            place: &self.shared.place,
+            now,
+            may_judge: &may_judge,
+            created_at: self.created_at,
+            profiles: &mut self.profiles,
+        };
         let conn = &self.conn;
         let mut outcomes = Vec::with_capacity(batch.len());
         for job in batch {
@@ -283,13 +282,13 @@ impl Writer {
                     claims::apply(conn, change, &setting).map(|(applied, whose)| Outcome::Applied(applied, whose)),
                     4 + change.response.as_ref().map_or(0, |response| response.body.len() / 4096),
                 ),
-                Job::Renew(leases) => {
+                Job::Renew(leases, _) => {
                     (leases::renew(conn, leases, now).map(Outcome::Renewed).map_err(Trouble::from), 2 * leases.len())
                 }
                 Job::Ready { .. } => (touch(conn, now).map(|()| Outcome::Ready).map_err(Trouble::from), 1),
                 _ => continue,
             };
-            self.wal_pages += pages;
+            self.wal.grew(pages);
             outcomes.push(match outcome {
                 Ok(outcome) => outcome,
                 Err(Trouble::Item(error)) => Outcome::Failed(error),
@@ -308,7 +307,7 @@ impl Writer {
         });
         self.shared.hub.wake(changed);
         for (job, outcome) in batch.into_iter().zip(outcomes) {
-            if !matches!(job, Job::Renew(_)) {
+            if !matches!(job, Job::Renew(..)) {
                 self.shared.queued.fetch_sub(1, Ordering::Relaxed);
             }
             match (job, outcome) {
@@ -318,8 +317,11 @@ impl Writer {
                 (Job::Apply { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Ready { reply }, Outcome::Ready) => drop(reply.send(Ok(()))),
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
-                (Job::Renew(_), Outcome::Renewed(lost)) => self.log_lost(&lost),
-                (Job::Renew(leases), Outcome::Failed(error)) => {
+                (Job::Renew(leases, asked), Outcome::Renewed(lost)) => {
+                    self.shared.holds.prove(&leases, asked);
+                    self.log_lost(&lost);
+                }
+                (Job::Renew(leases, _), Outcome::Failed(error)) => {
                     tracing::warn!(store = %self.shared.place, %error, claims = leases.len(), "claims could not be renewed; tried again");
                     self.shared.holds.retry(&leases, self.shared.clock.monotonic());
                 }
@@ -360,33 +362,6 @@ impl Writer {
     /// Changes when another connection committed. An unreadable one counts as a change.
     fn data_version(&self) -> i64 {
         self.conn.pragma_query_value(None, "data_version", |row| row.get(0)).unwrap_or(-1)
-    }
-
-    fn tend_wal(&mut self) {
-        let idle = self.wal_pages > WAL_PAGES_IDLE && self.last_write.elapsed() >= IDLE;
-        if idle || self.wal_pages >= self.wal_bound {
-            self.checkpoint("PASSIVE");
-        }
-    }
-
-    fn checkpoint(&mut self, how: &str) {
-        let moved = self.conn.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| {
-            Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
-        });
-        match moved {
-            // All was moved: the next write begins at the start of the file.
-            Ok((log, moved)) if log == moved => (self.wal_pages, self.wal_bound) = (0, WAL_PAGES_MAX),
-            // A reader still needs the older pages: trying after each batch would only cost.
-            Ok((log, _)) => {
-                let pages = usize::try_from(log).unwrap_or(0);
-                (self.wal_pages, self.wal_bound) = (pages, WAL_PAGES_MAX.max(pages + WAL_PAGES_MAX / 4));
-                self.last_write = Instant::now();
-            }
-            Err(error) => {
-                tracing::warn!(store = %self.shared.place, %error, "the WAL could not be moved into the file");
-                (self.wal_bound, self.last_write) = (self.wal_pages + WAL_PAGES_MAX / 4, Instant::now());
-            }
-        }
     }
 }
 

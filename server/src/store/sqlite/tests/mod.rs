@@ -1,1 +1,153 @@
+//! Real files in temporary directories.
 
+mod claims;
+mod figures;
+mod files;
+mod leases;
+mod trouble;
+mod wakes;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use samekey_core::claim::transition::Finish;
+use samekey_core::claim::{Event, Fence, Holder, Say, Terminal};
+use samekey_core::fingerprint::Fingerprint;
+use samekey_core::select::{Profile, Significant};
+use samekey_core::{Actor, Key, Policy, Timestamp};
+use tempfile::TempDir;
+
+use super::SqliteOptions;
+use crate::clock::{Clock, Hands};
+use crate::store::{Applied, Ask, RecordId, Store, StoredResponse};
+
+/// Some day in 2026.
+pub(super) const START: Timestamp = Timestamp::from_millis(1_796_000_000_000);
+
+/// A store in a directory of its own, under a clock that stands still.
+struct Bench {
+    directory: TempDir,
+    clock: Clock,
+    hands: Hands,
+    store: Store,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        Self::with(|options| options).await
+    }
+
+    async fn with(options: impl FnOnce(SqliteOptions) -> SqliteOptions) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (clock, hands) = Clock::manual(START);
+        let of = SqliteOptions::new(directory.path().join("samekey.db")).clock(clock.clone()).min_free_bytes(0);
+        let store = Store::open(options(of)).await.unwrap();
+        Self { directory, clock, hands, store }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("samekey.db")
+    }
+
+    fn options(&self) -> SqliteOptions {
+        SqliteOptions::new(self.path()).clock(self.clock.clone()).min_free_bytes(0)
+    }
+
+    /// A second store on the same file, as another process would have it.
+    async fn second(&self) -> Store {
+        Store::open(self.options()).await.unwrap()
+    }
+
+    /// Runs on the writer's thread, on its connection.
+    async fn on_writer<T: Send + 'static>(&self, hook: impl FnOnce(&rusqlite::Connection) -> T + Send + 'static) -> T {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.store.inner.backend.hook(move |conn| drop(reply.send(hook(conn))));
+        answer.await.unwrap()
+    }
+
+    /// Stops the writer until the guard is dropped: what is asked meanwhile becomes one batch.
+    fn pause(&self) -> mpsc::Sender<()> {
+        let (guard, over) = mpsc::channel::<()>();
+        self.store.inner.backend.hook(move |_| while over.recv().is_ok() {});
+        guard
+    }
+}
+
+/// A second look at the file, beside the store.
+fn beside(path: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(path).unwrap()
+}
+
+fn count(path: &Path, what: &str) -> i64 {
+    beside(path).query_row(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0)).unwrap()
+}
+
+fn holder(number: u8) -> Holder {
+    Holder::from_bytes([number; 16])
+}
+
+fn fingerprint(profile: &Profile, byte: u8) -> Fingerprint {
+    Fingerprint::parse(&format!("fp1:raw:{}:{}", profile.id(), format!("{byte:02x}").repeat(32))).unwrap()
+}
+
+/// A delivery by `ann` to `orders.create`.
+fn ask(key: &str) -> Ask {
+    ask_under(key, Policy::new("orders.create"))
+}
+
+fn ask_under(key: &str, policy: Policy) -> Ask {
+    let profile = Profile::new(Some("/orders".into()), Significant::default()).unwrap();
+    Ask {
+        actor: Actor::new("ann"),
+        operation: policy.operation.clone(),
+        also: vec!["POST /orders".into()],
+        configured: true,
+        key: key.parse().unwrap(),
+        fingerprint: fingerprint(&profile, 1),
+        profile: Arc::new(profile),
+        policy: Arc::new(policy),
+        holder: holder(1),
+        fence_credentials: false,
+    }
+}
+
+/// A v7 key of that moment.
+fn minted(at: Timestamp) -> String {
+    Key::mint(at, [7; 10]).expose().to_owned()
+}
+
+async fn run(store: &Store, ask: &Ask) -> (RecordId, Fence) {
+    let told = store.deliver(ask.clone()).await.unwrap();
+    let Say::Run(fence) = told.say else { panic!("{told:?}") };
+    (told.found.unwrap().id, fence)
+}
+
+fn terminal(status: u16) -> Terminal {
+    Terminal { status: Some(status), reason: None, result_id: Some("o1".into()), has_response: true }
+}
+
+fn answer(body: &'static str) -> StoredResponse {
+    let field =
+        |name: &'static str, value: &[u8]| (HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap());
+    StoredResponse {
+        headers: vec![
+            field("link", b"<a>; rel=next"),
+            field("content-type", b"text/plain; charset=\"caf\xe9\""),
+            field("link", b"<b>; rel=last"),
+            field("etag", b""),
+        ],
+        body: Bytes::from_static(body.as_bytes()),
+    }
+}
+
+async fn finish(store: &Store, ask: &Ask, id: RecordId, fence: Fence) -> Applied {
+    let event = Event::Finish(fence, Finish::Terminal(terminal(201)));
+    store.apply(id, Arc::clone(&ask.policy), event, Some(answer("done"))).await.unwrap()
+}
+
+const fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
