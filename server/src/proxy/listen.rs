@@ -13,6 +13,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tower::Service;
 
+use super::cut;
 use crate::layer::Peer;
 
 /// Clients that do not get their head across in this time are cut off.
@@ -48,9 +49,10 @@ where
         let service = service.clone();
         let answering = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(Peer(peer.ip()));
-            tower::ServiceExt::oneshot(service.clone(), request)
+            let answer = tower::ServiceExt::oneshot(service.clone(), request);
+            async move { answer.await.map(cut::visibly) }
         });
-        let connection = server.serve_connection(TokioIo::new(stream), answering).into_owned();
+        let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), answering).into_owned();
         let connection = connections.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {

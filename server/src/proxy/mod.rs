@@ -2,6 +2,8 @@
 //! rules, whether the handler is a function in this process or a server behind a socket.
 
 pub(crate) mod admin;
+mod cut;
 pub(crate) mod forward;
 mod hop;
 pub(crate) mod listen;
+mod tunnel;
