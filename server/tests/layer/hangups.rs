@@ -67,10 +67,15 @@ async fn a_client_that_hangs_up_at_any_poll_leaves_one_effect_at_most() {
 async fn drain_says_whether_handlers_still_run() {
     let kept = store().await;
     let layer = layer(&kept.store);
-    let handler = || std::future::pending::<StatusCode>();
+    let entered = Arc::new(Notify::new());
+    let tell = Arc::clone(&entered);
+    let handler = move || {
+        tell.notify_one();
+        std::future::pending::<StatusCode>()
+    };
     let app = Router::new().route("/orders", post(handler).layer(layer.policy(policy())));
     let _delivery = tokio::spawn(app.oneshot(request("/orders", "k1", "{}")));
-    tokio::task::yield_now().await;
+    entered.notified().await;
     assert!(!layer.drain(Duration::from_millis(50)).await);
 }
 

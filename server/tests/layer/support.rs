@@ -13,62 +13,62 @@ use samekey::{Actor, IdempotencyLayer, Policy, Store};
 use tower::ServiceExt;
 
 /// A store in a folder that goes away with it.
-pub struct Kept {
-    pub store: Store,
+pub(crate) struct Kept {
+    pub(crate) store: Store,
     _folder: tempfile::TempDir,
 }
 
-pub async fn store() -> Kept {
+pub(crate) async fn store() -> Kept {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::sqlite(folder.path().join("samekey.db")).await.unwrap();
     Kept { store, _folder: folder }
 }
 
 /// The layer of these tests: the actor is whoever `x-user` names.
-pub fn layer(store: &Store) -> IdempotencyLayer {
+pub(crate) fn layer(store: &Store) -> IdempotencyLayer {
     IdempotencyLayer::new(store.clone())
         .actor(|parts| parts.headers.get("x-user").and_then(|user| user.to_str().ok()).map(Actor::new))
 }
 
-pub fn policy() -> Policy {
+pub(crate) fn policy() -> Policy {
     Policy::new("orders.create").wait(Duration::from_millis(200), Duration::from_secs(10))
 }
 
 /// Effects that happened.
 #[derive(Clone, Default)]
-pub struct Ledger(Arc<AtomicU32>);
+pub(crate) struct Ledger(Arc<AtomicU32>);
 
 impl Ledger {
-    pub fn enter(&self) -> u32 {
+    pub(crate) fn enter(&self) -> u32 {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.0.load(Ordering::SeqCst)
     }
 }
 
 /// An answer, read whole.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: StatusCode,
-    pub headers: http::HeaderMap,
-    pub body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Answer {
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         let problem: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
         problem["code"].as_str().unwrap_or_default().to_owned()
     }
-    pub fn replayed(&self) -> bool {
+    pub(crate) fn replayed(&self) -> bool {
         self.header("idempotent-replayed") == "true"
     }
 }
 
-pub fn request(path: &str, key: &str, body: &'static str) -> Request<Body> {
+pub(crate) fn request(path: &str, key: &str, body: &'static str) -> Request<Body> {
     Request::post(path)
         .header("idempotency-key", key)
         .header("x-user", "ann")
@@ -77,11 +77,11 @@ pub fn request(path: &str, key: &str, body: &'static str) -> Request<Body> {
         .unwrap()
 }
 
-pub async fn send(app: &Router, request: Request<Body>) -> Answer {
+pub(crate) async fn send(app: &Router, request: Request<Body>) -> Answer {
     read(app.clone().oneshot(request).await.unwrap()).await
 }
 
-pub async fn read(response: Response<Body>) -> Answer {
+pub(crate) async fn read(response: Response<Body>) -> Answer {
     let (parts, body) = response.into_parts();
     Answer { status: parts.status, headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
 }
