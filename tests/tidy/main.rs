@@ -5,6 +5,7 @@
 
 mod dependencies;
 mod files;
+mod manual;
 mod markdown;
 mod modules;
 mod words;

@@ -50,8 +50,9 @@ Open a second terminal and paste this first:
 
     curl -s http://{samekey}/orders
 
-6. What samekey cannot know, it does not guess. Here the shop takes the order and drops the connection:
-   was it taken? The retry says outcome_uncertain and does not run; the ledger has one cake.
+6. What samekey cannot know, it does not guess. Here the shop takes the order and drops the connection
+   without a word: was it taken? Both lines hear 409 outcome_uncertain, the second does not run, and the
+   ledger has one cake.
 
     order -H 'Idempotency-Key: k3' -H 'Shop-Fault: lost-answer' -d '{{"sku":"cake","quantity":1}}'
     order -H 'Idempotency-Key: k3' -d '{{"sku":"cake","quantity":1}}'

@@ -36,6 +36,7 @@ use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::hop;
+use super::tunnel::Asked;
 use crate::layer::Failure;
 use crate::names;
 
@@ -194,17 +195,26 @@ impl tower::Service<Request<Body>> for Forward {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         // Only the layer says this: it takes the header off whatever clients send.
         let under_claim = request.headers().contains_key(names::ATTEMPT);
         let client = if under_claim { &self.covered } else { &self.uncovered };
-        let sent = self.outgoing(request).map(|outgoing| client.request(outgoing));
+        let tunnel = if under_claim { None } else { Asked::take(&mut request) };
+        let sent = self.outgoing(request).map(|mut outgoing| {
+            if let Some(tunnel) = &tunnel {
+                tunnel.announce(outgoing.headers_mut());
+            }
+            client.request(outgoing)
+        });
         Box::pin(async move {
             let answer = match sent {
-                Ok(answer) => answer.await,
+                Ok(answer) => answer.await.map_err(|error| classify(&error)),
                 Err((status, why)) => return Ok(problem(status, why)),
             };
-            Ok(answer.map_err(|error| classify(&error)).and_then(incoming).unwrap_or_else(failed))
+            Ok(match (answer, tunnel) {
+                (Ok(agreed), Some(tunnel)) if agreed.status() == StatusCode::SWITCHING_PROTOCOLS => tunnel.open(agreed),
+                (answer, _) => answer.and_then(incoming).unwrap_or_else(failed),
+            })
         })
     }
 }

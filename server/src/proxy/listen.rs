@@ -93,7 +93,7 @@ where
     let mut server = auto::Builder::new(TokioExecutor::new()).http1_only();
     // A client that has sent everything may close its side and still wait for the answer.
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ_TIMEOUT).half_close(true);
-    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), answering));
+    let mut connection = pin!(server.serve_connection_with_upgrades(TokioIo::new(stream), answering));
     let stopped = async { stopping.wait_for(|stop| *stop).await.map(|_| ()) };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

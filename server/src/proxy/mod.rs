@@ -6,3 +6,4 @@ pub(crate) mod forward;
 mod hop;
 pub(crate) mod listen;
 mod outgoing;
+mod tunnel;
