@@ -13,11 +13,7 @@ pub struct PercentError {
 
 impl core::fmt::Display for PercentError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "`%` without two hexadecimal digits at byte {}",
-            self.offset
-        )
+        write!(f, "`%` without two hexadecimal digits at byte {}", self.offset)
     }
 }
 
@@ -68,11 +64,7 @@ pub fn normalise_path(path: &str) -> String {
             Some(other) => push_triplet(other, &mut decoded),
             None => decoded.push(byte),
         }
-        at += if byte == b'%' && triplet(bytes, at).is_some() {
-            3
-        } else {
-            1
-        };
+        at += if byte == b'%' && triplet(bytes, at).is_some() { 3 } else { 1 };
     }
     // Only ASCII was taken out and put in.
     String::from_utf8(without_dot_segments(&decoded)).unwrap_or_else(|_| path.into())
@@ -93,10 +85,7 @@ fn without_dot_segments(path: &[u8]) -> Vec<u8> {
             _ => kept.push(segment),
         }
         // A dot segment at the end leaves the slash in front of it.
-        if segments.peek().is_none()
-            && matches!(segment, b"." | b"..")
-            && !(root.is_empty() && kept.is_empty())
-        {
+        if segments.peek().is_none() && matches!(segment, b"." | b"..") && !(root.is_empty() && kept.is_empty()) {
             kept.push(b"");
         }
     }
@@ -116,11 +105,7 @@ fn triplet(text: &[u8], at: usize) -> Option<u8> {
 
 fn push_triplet(byte: u8, text: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    text.extend_from_slice(&[
-        b'%',
-        HEX[usize::from(byte >> 4)],
-        HEX[usize::from(byte & 15)],
-    ]);
+    text.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
 }
 
 /// RFC 3986, section 2.3.
@@ -142,18 +127,8 @@ mod tests {
         assert_eq!(percent_decode(b"a%2fb%FF").unwrap().as_ref(), b"a/b\xff");
         assert_eq!(percent_decode(b"a+b").unwrap().as_ref(), b"a+b");
         assert_eq!(percent_decode(b"%2541").unwrap().as_ref(), b"%41");
-        for (text, offset) in [
-            ("%", 0),
-            ("a%4", 1),
-            ("ab%4g", 2),
-            ("%41%+1", 3),
-            ("%%41", 0),
-        ] {
-            assert_eq!(
-                percent_decode(text.as_bytes()),
-                Err(PercentError { offset }),
-                "{text}"
-            );
+        for (text, offset) in [("%", 0), ("a%4", 1), ("ab%4g", 2), ("%41%+1", 3), ("%%41", 0)] {
+            assert_eq!(percent_decode(text.as_bytes()), Err(PercentError { offset }), "{text}");
         }
     }
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use samekey_core::fingerprint::{
-    Change, Comparison, Difference, Fingerprint, Kind, Payload, Place, RawReason, explain,
-    fingerprint, significant_body, why_raw,
+    Change, Comparison, Difference, Fingerprint, Kind, Payload, Place, RawReason, explain, fingerprint,
+    significant_body, why_raw,
 };
 use samekey_core::select::{Profile, Significant};
 
@@ -15,11 +15,7 @@ fn profile(significant: Significant) -> Profile {
 }
 
 fn body<'a>(content_type: &'a str, body: &'a str) -> Payload<'a> {
-    Payload {
-        content_type: Some(content_type.as_bytes()),
-        body: body.as_bytes(),
-        ..Payload::default()
-    }
+    Payload { content_type: Some(content_type.as_bytes()), body: body.as_bytes(), ..Payload::default() }
 }
 
 fn json(text: &str) -> Payload<'_> {
@@ -32,27 +28,16 @@ fn whole(payload: &Payload<'_>) -> Fingerprint {
 
 #[track_caller]
 fn text(payload: &Payload<'_>, significant: Significant, expected: &str) {
-    assert_eq!(
-        String::from_utf8_lossy(&significant_body(payload, &profile(significant))),
-        expected
-    );
+    assert_eq!(String::from_utf8_lossy(&significant_body(payload, &profile(significant))), expected);
 }
 
 /// Two payloads are the same exactly if `explain` finds nothing.
 #[track_caller]
 fn compare(a: &Payload<'_>, b: &Payload<'_>, significant: &Significant, same: bool) {
     let profile = profile(significant.clone());
-    assert_eq!(
-        fingerprint(a, &profile) == fingerprint(b, &profile),
-        same,
-        "{a:?}\n{b:?}"
-    );
+    assert_eq!(fingerprint(a, &profile) == fingerprint(b, &profile), same, "{a:?}\n{b:?}");
     let differences = explain(a, b, &profile);
-    assert_eq!(
-        differences.is_empty(),
-        same,
-        "{differences:?}\n{a:?}\n{b:?}"
-    );
+    assert_eq!(differences.is_empty(), same, "{differences:?}\n{a:?}\n{b:?}");
 }
 
 #[track_caller]
@@ -68,10 +53,7 @@ fn differ(a: &Payload<'_>, b: &Payload<'_>) {
 #[test]
 fn the_values_are_pinned_for_as_long_as_records_live() {
     for (payload, expected) in [
-        (
-            Payload::default(),
-            "fp1:raw:74c905db:8f324e111d436225b664651f95a8f61526a081bdf4cf2a35d94187e89bbb4cd5",
-        ),
+        (Payload::default(), "fp1:raw:74c905db:8f324e111d436225b664651f95a8f61526a081bdf4cf2a35d94187e89bbb4cd5"),
         (
             json(r#"{"b":[1.0,"é"],"a":null}"#),
             "fp1:json:74c905db:6d82097e640f724cd7fab7aa116eb6b7bd0f844cfb56c61a1b64a69fd7cba968",
@@ -108,10 +90,7 @@ fn json_is_one_however_it_is_written() {
         same(&json(r#"{"b":"é","a":[1.0]}"#), &other);
         assert_eq!(whole(&other).kind(), Kind::Json);
     }
-    assert_eq!(
-        whole(&body("application/merge-patch+json", "{}")).kind(),
-        Kind::Json
-    );
+    assert_eq!(whole(&body("application/merge-patch+json", "{}")).kind(), Kind::Json);
     differ(&json("[1]"), &json("[1.00000000000000000001]"));
     differ(&json("[1]"), &json("[\"1\"]"));
     differ(&json("{}"), &body("application/vnd.order+json", "{}"));
@@ -138,19 +117,13 @@ fn what_is_not_what_it_claims_counts_byte_for_byte() {
     }
     assert!(why_raw(&json("{}")).is_none());
     assert!(why_raw(&body("text/plain", "{")).is_none());
-    assert_eq!(
-        why_raw(&body("application/json; charset=utf-16", "{}")),
-        Some(RawReason::Charset)
-    );
+    assert_eq!(why_raw(&body("application/json; charset=utf-16", "{}")), Some(RawReason::Charset));
 }
 
 #[test]
 fn a_content_coding_makes_it_raw_and_identity_is_none() {
     let plain = json("{ }");
-    let coded = |coding: &'static str| Payload {
-        content_encoding: Some(coding.as_bytes()),
-        ..plain
-    };
+    let coded = |coding: &'static str| Payload { content_encoding: Some(coding.as_bytes()), ..plain };
     same(&plain, &coded(" Identity"));
     assert_eq!(why_raw(&coded("gzip")), Some(RawReason::ContentCoding));
     differ(&plain, &coded("gzip"));
@@ -160,35 +133,17 @@ fn a_content_coding_makes_it_raw_and_identity_is_none() {
 #[test]
 fn no_body_is_an_empty_body_whatever_is_said_about_it() {
     same(&Payload::default(), &json(""));
-    same(
-        &json(""),
-        &Payload {
-            content_encoding: Some(b"gzip"),
-            ..body("text/plain", "")
-        },
-    );
+    same(&json(""), &Payload { content_encoding: Some(b"gzip"), ..body("text/plain", "") });
     differ(&json(""), &json("null"));
     differ(&json(""), &json(" "));
 }
 
 #[test]
 fn the_character_set_of_raw_bytes_counts_unless_it_is_utf8() {
-    same(
-        &body("text/plain", "x"),
-        &body("text/plain; charset=UTF-8; format=flowed", "x"),
-    );
-    differ(
-        &body("text/plain", "x"),
-        &body("text/plain; charset=latin1", "x"),
-    );
+    same(&body("text/plain", "x"), &body("text/plain; charset=UTF-8; format=flowed", "x"));
+    differ(&body("text/plain", "x"), &body("text/plain; charset=latin1", "x"));
     differ(&body("text/plain", "x"), &body("text/html", "x"));
-    differ(
-        &body("text/plain", "x"),
-        &Payload {
-            body: b"x",
-            ..Payload::default()
-        },
-    );
+    differ(&body("text/plain", "x"), &Payload { body: b"x", ..Payload::default() });
 }
 
 #[test]
@@ -202,10 +157,7 @@ fn a_lone_question_mark_is_no_query_and_the_rest_counts_as_sent() {
 
 #[test]
 fn bytes_cannot_move_between_the_parts() {
-    let payload = |path: &'static [&'static str],
-                   query,
-                   content_type: &'static str,
-                   body: &'static str| Payload {
+    let payload = |path: &'static [&'static str], query, content_type: &'static str, body: &'static str| Payload {
         path_params: path,
         query: Some(query),
         content_type: Some(content_type.as_bytes()),
@@ -232,12 +184,7 @@ fn bytes_cannot_move_between_the_parts() {
     for (i, a) in payloads.iter().enumerate() {
         for (j, b) in payloads.iter().enumerate() {
             // White space of JSON is the one difference in this list that is none.
-            compare(
-                a,
-                b,
-                &Significant::everything(),
-                i == j || (i.min(j), i.max(j)) == (8, 9),
-            );
+            compare(a, b, &Significant::everything(), i == j || (i.min(j), i.max(j)) == (8, 9));
         }
     }
 }
@@ -245,11 +192,7 @@ fn bytes_cannot_move_between_the_parts() {
 #[test]
 fn an_excluded_member_is_absent_and_an_excluded_element_is_a_hole() {
     let exclude = |pointers: &[&str]| Significant::exclude(pointers.to_vec());
-    text(
-        &json(r#"{"ui":{"x":1},"a":1}"#),
-        exclude(&["/ui"]),
-        r#"{"a":1}"#,
-    );
+    text(&json(r#"{"ui":{"x":1},"a":1}"#), exclude(&["/ui"]), r#"{"a":1}"#);
     text(&json(r#"{"ui":1}"#), exclude(&["/ui"]), "{}");
     text(&json("[1,2,3]"), exclude(&["/1"]), "[1,_,3]");
     text(&json("[1]"), exclude(&["/0"]), "[_]");
@@ -259,50 +202,18 @@ fn an_excluded_member_is_absent_and_an_excluded_element_is_a_hole() {
         exclude(&["/items/*/note"]),
         r#"{"items":[{"sku":"a"},{"sku":"b"},[1]]}"#,
     );
-    text(
-        &json(r#"{"a":{"b":1,"c":2},"d":3}"#),
-        exclude(&["/*/b"]),
-        r#"{"a":{"c":2},"d":3}"#,
-    );
+    text(&json(r#"{"a":{"b":1,"c":2},"d":3}"#), exclude(&["/*/b"]), r#"{"a":{"c":2},"d":3}"#);
     text(&json(r#"{"a":{"b":1}}"#), exclude(&["/*"]), "{}");
-    text(
-        &json(r#"{"a/b":1,"m~n":2,"":3,"c":4}"#),
-        exclude(&["/a~1b", "/m~0n", "/"]),
-        r#"{"c":4}"#,
-    );
-    text(
-        &json(r#"{"a":{"":{"0":1}}}"#),
-        exclude(&["/a//0"]),
-        r#"{"a":{"":{}}}"#,
-    );
+    text(&json(r#"{"a/b":1,"m~n":2,"":3,"c":4}"#), exclude(&["/a~1b", "/m~0n", "/"]), r#"{"c":4}"#);
+    text(&json(r#"{"a":{"":{"0":1}}}"#), exclude(&["/a//0"]), r#"{"a":{"":{}}}"#);
     text(&json("3"), exclude(&["/a"]), "3");
 
     let ui = exclude(&["/ui", "/tags/0"]);
     compare(&json(r#"{"ui":1,"a":2}"#), &json(r#"{"a":2}"#), &ui, true);
-    compare(
-        &json(r#"{"tags":[1,2]}"#),
-        &json(r#"{"tags":[9,2]}"#),
-        &ui,
-        true,
-    );
-    compare(
-        &json(r#"{"tags":[1,2]}"#),
-        &json(r#"{"tags":[2]}"#),
-        &ui,
-        false,
-    );
-    compare(
-        &json(r#"{"tags":[1]}"#),
-        &json(r#"{"tags":[]}"#),
-        &ui,
-        false,
-    );
-    compare(
-        &json(r#"{"tags":[1]}"#),
-        &json(r#"{"tags":[null]}"#),
-        &ui,
-        true,
-    );
+    compare(&json(r#"{"tags":[1,2]}"#), &json(r#"{"tags":[9,2]}"#), &ui, true);
+    compare(&json(r#"{"tags":[1,2]}"#), &json(r#"{"tags":[2]}"#), &ui, false);
+    compare(&json(r#"{"tags":[1]}"#), &json(r#"{"tags":[]}"#), &ui, false);
+    compare(&json(r#"{"tags":[1]}"#), &json(r#"{"tags":[null]}"#), &ui, true);
 }
 
 #[test]
@@ -317,60 +228,20 @@ fn a_hole_is_no_value() {
 #[test]
 fn an_included_pointer_that_finds_nothing_counts_as_absent() {
     let include = |pointers: &[&str]| Significant::include(pointers.to_vec());
-    text(
-        &json(r#"{"a":{"b":1,"x":2},"d":3}"#),
-        include(&["/c", "/a/b"]),
-        r#"~{"/a/b":1,"/c":_}"#,
-    );
-    text(
-        &json(r#"{"items":[{"sku":1,"x":2},{"x":3},4]}"#),
-        include(&["/items/*/sku"]),
-        r#"~{"/items/*/sku":[1,_,_]}"#,
-    );
-    text(
-        &json(r#"{"b":{"n":1},"a":{"n":2,"x":1}}"#),
-        include(&["/*/n"]),
-        r#"~{"/*/n":{"a":2,"b":1}}"#,
-    );
+    text(&json(r#"{"a":{"b":1,"x":2},"d":3}"#), include(&["/c", "/a/b"]), r#"~{"/a/b":1,"/c":_}"#);
+    text(&json(r#"{"items":[{"sku":1,"x":2},{"x":3},4]}"#), include(&["/items/*/sku"]), r#"~{"/items/*/sku":[1,_,_]}"#);
+    text(&json(r#"{"b":{"n":1},"a":{"n":2,"x":1}}"#), include(&["/*/n"]), r#"~{"/*/n":{"a":2,"b":1}}"#);
     text(&json(r#"[5,6]"#), include(&["/1"]), r#"~{"/1":6}"#);
     text(&json(r#"{"x":1}"#), include(&["/a", "/b"]), r#"{"x":1}"#);
-    text(
-        &json(r#"{"items":[]}"#),
-        include(&["/items/*/sku"]),
-        r#"{"items":[]}"#,
-    );
-    text(
-        &json(r#"{"b":1,"a":2}"#),
-        include(&[""]),
-        r#"~{"":{"a":2,"b":1}}"#,
-    );
+    text(&json(r#"{"items":[]}"#), include(&["/items/*/sku"]), r#"{"items":[]}"#);
+    text(&json(r#"{"b":1,"a":2}"#), include(&[""]), r#"~{"":{"a":2,"b":1}}"#);
     text(&json(r#"{"b":1,"a":2}"#), include(&[]), r#"{"a":2,"b":1}"#);
 
     let order = include(&["/total", "/items/*/sku"]);
-    compare(
-        &json(r#"{"total":1,"x":1}"#),
-        &json(r#"{"total":1.0,"x":2}"#),
-        &order,
-        true,
-    );
-    compare(
-        &json(r#"{"total":1}"#),
-        &json(r#"{"total":2}"#),
-        &order,
-        false,
-    );
-    compare(
-        &json(r#"{"total":1,"items":[]}"#),
-        &json(r#"{"total":1}"#),
-        &order,
-        false,
-    );
-    compare(
-        &json(r#"{"total":1,"items":[{"sku":1}]}"#),
-        &json(r#"{"total":1,"items":[{"sku":1},{}]}"#),
-        &order,
-        false,
-    );
+    compare(&json(r#"{"total":1,"x":1}"#), &json(r#"{"total":1.0,"x":2}"#), &order, true);
+    compare(&json(r#"{"total":1}"#), &json(r#"{"total":2}"#), &order, false);
+    compare(&json(r#"{"total":1,"items":[]}"#), &json(r#"{"total":1}"#), &order, false);
+    compare(&json(r#"{"total":1,"items":[{"sku":1}]}"#), &json(r#"{"total":1,"items":[{"sku":1},{}]}"#), &order, false);
     compare(
         &json(r#"{"total":1,"items":{"0":{"sku":1}}}"#),
         &json(r#"{"total":1,"items":[{"sku":1}]}"#),
@@ -380,29 +251,14 @@ fn an_included_pointer_that_finds_nothing_counts_as_absent() {
     // Neither has any of it: unrelated payloads stay apart.
     compare(&json(r#"{"x":1}"#), &json(r#"{"x":2}"#), &order, false);
     // The projection of one payload is no text of another.
-    compare(
-        &json(r#"{"c":1,"d":2}"#),
-        &json(r#"{"/c":1}"#),
-        &include(&["/c"]),
-        false,
-    );
+    compare(&json(r#"{"c":1,"d":2}"#), &json(r#"{"/c":1}"#), &include(&["/c"]), false);
 }
 
 #[test]
 fn raw_bodies_count_whole_under_any_selection() {
     let include = Significant::include(["/a"]);
-    compare(
-        &json(r#"{"a":1,"b":1,"b":1}"#),
-        &json(r#"{"a":1,"b":2,"b":2}"#),
-        &include,
-        false,
-    );
-    compare(
-        &body("text/plain", "a=1"),
-        &body("text/plain", "a=1&b=2"),
-        &include,
-        false,
-    );
+    compare(&json(r#"{"a":1,"b":1,"b":1}"#), &json(r#"{"a":1,"b":2,"b":2}"#), &include, false);
+    compare(&body("text/plain", "a=1"), &body("text/plain", "a=1&b=2"), &include, false);
 }
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -430,46 +286,14 @@ fn forms_are_pairs_in_order() {
 #[test]
 fn pointers_select_form_fields_by_name() {
     let form = |text| body(FORM, text);
-    text(
-        &form("ui=1&a=x+y&ui=2&b"),
-        Significant::exclude(["/ui"]),
-        "a=x%20y&b",
-    );
-    text(
-        &form("ui=1&a=1&b=2&a=3"),
-        Significant::include(["/a", "/no/t", "/z"]),
-        "~a=1&a=3?%2Fno%2Ft?%2Fz",
-    );
+    text(&form("ui=1&a=x+y&ui=2&b"), Significant::exclude(["/ui"]), "a=x%20y&b");
+    text(&form("ui=1&a=1&b=2&a=3"), Significant::include(["/a", "/no/t", "/z"]), "~a=1&a=3?%2Fno%2Ft?%2Fz");
     text(&form("ui=1"), Significant::include(["/a"]), "ui=1");
-    text(
-        &form("items[0][note]=1&x=2"),
-        Significant::exclude(["/items[0][note]"]),
-        "x=2",
-    );
-    compare(
-        &form("a=1&ui=1"),
-        &form("a=1&ui=2"),
-        &Significant::exclude(["/ui"]),
-        true,
-    );
-    compare(
-        &form("a=1&ui=1"),
-        &form("a=2&ui=1"),
-        &Significant::exclude(["/ui"]),
-        false,
-    );
-    compare(
-        &form("a=1&b=1"),
-        &form("a=1"),
-        &Significant::include(["/a"]),
-        true,
-    );
-    compare(
-        &form("a=1"),
-        &form("b=1"),
-        &Significant::include(["/a"]),
-        false,
-    );
+    text(&form("items[0][note]=1&x=2"), Significant::exclude(["/items[0][note]"]), "x=2");
+    compare(&form("a=1&ui=1"), &form("a=1&ui=2"), &Significant::exclude(["/ui"]), true);
+    compare(&form("a=1&ui=1"), &form("a=2&ui=1"), &Significant::exclude(["/ui"]), false);
+    compare(&form("a=1&b=1"), &form("a=1"), &Significant::include(["/a"]), true);
+    compare(&form("a=1"), &form("b=1"), &Significant::include(["/a"]), false);
 }
 
 fn multipart(boundary: &str, parts: &[(&str, &str)]) -> (String, String) {
@@ -482,8 +306,7 @@ fn multipart(boundary: &str, parts: &[(&str, &str)]) -> (String, String) {
 }
 
 const FIELD: &str = "Content-Disposition: form-data; name=\"note\"";
-const FILE: &str =
-    "Content-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\nContent-Type: image/png";
+const FILE: &str = "Content-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\nContent-Type: image/png";
 
 #[test]
 fn the_boundary_does_not_count_and_everything_else_of_a_part_does() {
@@ -493,34 +316,16 @@ fn the_boundary_does_not_count_and_everything_else_of_a_part_does() {
         assert_eq!(whole(&payload).kind(), Kind::Multipart, "{text}");
         whole(&payload)
     };
-    let original = of(
-        "----WebKitFormBoundaryA",
-        &[(FIELD, "hi\r\n--\r\n"), (FILE, "\0\r\n\u{1}")],
-    );
-    assert_eq!(
-        of(
-            "axios-1.2",
-            &[(FIELD, "hi\r\n--\r\n"), (FILE, "\0\r\n\u{1}")]
-        ),
-        original
-    );
+    let original = of("----WebKitFormBoundaryA", &[(FIELD, "hi\r\n--\r\n"), (FILE, "\0\r\n\u{1}")]);
+    assert_eq!(of("axios-1.2", &[(FIELD, "hi\r\n--\r\n"), (FILE, "\0\r\n\u{1}")]), original);
     for other in [
         &[(FIELD, "hi\r\n--\r\n"), (FILE, "\0\r\n\u{2}")][..],
         &[(FIELD, "ho\r\n--\r\n"), (FILE, "\0\r\n\u{1}")],
         &[(FILE, "\0\r\n\u{1}"), (FIELD, "hi\r\n--\r\n")],
         &[(FIELD, "hi\r\n--\r\n")],
-        &[
-            (FIELD, "hi\r\n--\r\n"),
-            (&FILE.replace("a.png", "b.png"), "\0\r\n\u{1}"),
-        ],
-        &[
-            (FIELD, "hi\r\n--\r\n"),
-            (&FILE.replace("image/png", "image/gif"), "\0\r\n\u{1}"),
-        ],
-        &[
-            (&FIELD.replace("note", "nota"), "hi\r\n--\r\n"),
-            (FILE, "\0\r\n\u{1}"),
-        ],
+        &[(FIELD, "hi\r\n--\r\n"), (&FILE.replace("a.png", "b.png"), "\0\r\n\u{1}")],
+        &[(FIELD, "hi\r\n--\r\n"), (&FILE.replace("image/png", "image/gif"), "\0\r\n\u{1}")],
+        &[(&FIELD.replace("note", "nota"), "hi\r\n--\r\n"), (FILE, "\0\r\n\u{1}")],
         &[],
     ] {
         assert_ne!(of("x", other), original, "{other:?}");
@@ -533,19 +338,13 @@ fn the_boundary_does_not_count_and_everything_else_of_a_part_does() {
 fn parts_are_selected_by_name_and_explained() {
     let (content_type_a, text_a) = multipart("a", &[(FIELD, "1"), (FILE, "x")]);
     let (content_type_b, text_b) = multipart("b", &[(FIELD, "2"), (FILE, "x")]);
-    let (a, b) = (
-        body(&content_type_a, &text_a),
-        body(&content_type_b, &text_b),
-    );
+    let (a, b) = (body(&content_type_a, &text_a), body(&content_type_b, &text_b));
     compare(&a, &b, &Significant::exclude(["/note"]), true);
     compare(&a, &b, &Significant::include(["/file"]), true);
     compare(&a, &b, &Significant::everything(), false);
     assert_eq!(
         explain(&a, &b, &Profile::default()),
-        [Difference {
-            place: Place::Field("note".into()),
-            change: Change::Changed
-        }]
+        [Difference { place: Place::Field("note".into()), change: Change::Changed }]
     );
 }
 
@@ -560,40 +359,16 @@ fn what_is_not_plain_form_data_counts_byte_for_byte() {
         ("cut", good[..good.len() - 5].to_owned()),
         ("cut in the content", good[..good.len() - 9].to_owned()),
         ("longer boundary", good.replace("--b--", "--bb--")),
-        (
-            "padded boundary",
-            good.replace("--b\r\nContent", "--b \r\nContent"),
-        ),
+        ("padded boundary", good.replace("--b\r\nContent", "--b \r\nContent")),
         ("no name", good.replace("; name=\"note\"", "")),
-        (
-            "two names",
-            good.replace("name=\"note\"", "name=\"note\"; name=\"x\""),
-        ),
+        ("two names", good.replace("name=\"note\"", "name=\"note\"; name=\"x\"")),
         ("extended name", good.replace("filename=", "filename*=")),
         ("attachment", good.replace("form-data", "attachment")),
-        (
-            "transfer encoding",
-            good.replace(
-                "Content-Type:",
-                "Content-Transfer-Encoding: base64\r\nContent-Type:",
-            ),
-        ),
-        (
-            "unknown header",
-            good.replace("Content-Type:", "X-A: b\r\nContent-Type:"),
-        ),
-        (
-            "repeated header",
-            good.replace("Content-Type:", "Content-Type: a/b\r\nContent-Type:"),
-        ),
-        (
-            "nested",
-            good.replace("image/png", "multipart/mixed; boundary=c"),
-        ),
-        (
-            "wrong length",
-            good.replace("Content-Type:", "Content-Length: 2\r\nContent-Type:"),
-        ),
+        ("transfer encoding", good.replace("Content-Type:", "Content-Transfer-Encoding: base64\r\nContent-Type:")),
+        ("unknown header", good.replace("Content-Type:", "X-A: b\r\nContent-Type:")),
+        ("repeated header", good.replace("Content-Type:", "Content-Type: a/b\r\nContent-Type:")),
+        ("nested", good.replace("image/png", "multipart/mixed; boundary=c")),
+        ("wrong length", good.replace("Content-Type:", "Content-Length: 2\r\nContent-Type:")),
         ("bare line ends", good.replace("\r\n", "\n")),
         ("no blank line", good.replace("\r\n\r\n1", "\r\n1")),
         ("open quote", good.replace("name=\"note\"", "name=\"note")),
@@ -601,55 +376,23 @@ fn what_is_not_plain_form_data_counts_byte_for_byte() {
     for (name, text) in &cases {
         let payload = body(&content_type, text);
         assert_eq!(whole(&payload).kind(), Kind::Raw, "{name}");
-        assert!(
-            matches!(why_raw(&payload), Some(RawReason::Multipart(_))),
-            "{name}"
-        );
+        assert!(matches!(why_raw(&payload), Some(RawReason::Multipart(_))), "{name}");
     }
     assert_eq!(whole(&body("multipart/form-data", &good)).kind(), Kind::Raw);
-    assert_eq!(
-        whole(&body("multipart/mixed; boundary=b", &good)).kind(),
-        Kind::Raw
-    );
+    assert_eq!(whole(&body("multipart/mixed; boundary=b", &good)).kind(), Kind::Raw);
     // axios under Node sends multipart bodies under the name of a form.
     assert_eq!(whole(&body(FORM, &good)).kind(), Kind::Raw);
-    assert_eq!(
-        whole(&body("multipart/form-data; boundary=\"b\"", &good)).kind(),
-        Kind::Multipart
-    );
+    assert_eq!(whole(&body("multipart/form-data; boundary=\"b\"", &good)).kind(), Kind::Multipart);
 }
 
 #[test]
 fn listed_headers_count_in_addition() {
-    let headers = |headers| Payload {
-        headers,
-        ..json("1")
-    };
+    let headers = |headers| Payload { headers, ..json("1") };
     let tenant = Significant::everything().headers(["X-Tenant"]);
-    compare(
-        &headers(&[("x-tenant", b"a")]),
-        &headers(&[("X-TENANT", b" a "), ("other", b"1")]),
-        &tenant,
-        true,
-    );
-    compare(
-        &headers(&[("x-tenant", b"a")]),
-        &headers(&[("x-tenant", b"b")]),
-        &tenant,
-        false,
-    );
-    compare(
-        &headers(&[("x-tenant", b"")]),
-        &headers(&[]),
-        &tenant,
-        false,
-    );
-    compare(
-        &headers(&[("x-tenant", b"a"), ("x-tenant", b"b")]),
-        &headers(&[("x-tenant", b"ab")]),
-        &tenant,
-        false,
-    );
+    compare(&headers(&[("x-tenant", b"a")]), &headers(&[("X-TENANT", b" a "), ("other", b"1")]), &tenant, true);
+    compare(&headers(&[("x-tenant", b"a")]), &headers(&[("x-tenant", b"b")]), &tenant, false);
+    compare(&headers(&[("x-tenant", b"")]), &headers(&[]), &tenant, false);
+    compare(&headers(&[("x-tenant", b"a"), ("x-tenant", b"b")]), &headers(&[("x-tenant", b"ab")]), &tenant, false);
     compare(
         &headers(&[("x-tenant", b"a"), ("x-tenant", b"b")]),
         &headers(&[("x-tenant", b"b"), ("x-tenant", b"a")]),
@@ -661,10 +404,7 @@ fn listed_headers_count_in_addition() {
 
 #[test]
 fn listed_query_parameters_alone_count() {
-    let query = |query| Payload {
-        query: Some(query),
-        ..json("1")
-    };
+    let query = |query| Payload { query: Some(query), ..json("1") };
     let only = Significant::everything().query(["dry run", "n"]);
     compare(&query("n=1&_=123"), &query("_=456&n=1"), &only, true);
     compare(&query("n=1"), &query("%6E=1&"), &only, true);
@@ -682,15 +422,9 @@ fn explain_names_the_fields() {
         query: Some("x=1"),
         ..json(r#"{"items":[{"q/t":1,"n":[1,2]},2],"a":1,"ui":1}"#)
     };
-    let b = Payload {
-        path_params: &["8"],
-        query: None,
-        ..json(r#"{"items":[{"q/t":2,"n":[1]}],"b":1,"ui":2}"#)
-    };
-    let lines: Vec<_> = explain(&a, &b, &profile(Significant::exclude(["/ui"])))
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let b = Payload { path_params: &["8"], query: None, ..json(r#"{"items":[{"q/t":2,"n":[1]}],"b":1,"ui":2}"#) };
+    let lines: Vec<_> =
+        explain(&a, &b, &profile(Significant::exclude(["/ui"]))).iter().map(ToString::to_string).collect();
     assert_eq!(
         lines,
         [
@@ -703,14 +437,10 @@ fn explain_names_the_fields() {
             "/items/1: only in the first",
         ]
     );
-    let lines: Vec<_> = explain(
-        &a,
-        &b,
-        &profile(Significant::include(["/items/*/q~1t", "/items/0", "/b"])),
-    )
-    .iter()
-    .map(ToString::to_string)
-    .collect();
+    let lines: Vec<_> = explain(&a, &b, &profile(Significant::include(["/items/*/q~1t", "/items/0", "/b"])))
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(
         lines[2..],
         [
@@ -724,23 +454,11 @@ fn explain_names_the_fields() {
 
 #[test]
 fn another_profile_is_no_mismatch() {
-    let (old, new) = (
-        profile(Significant::everything()),
-        profile(Significant::exclude(["/ui"])),
-    );
+    let (old, new) = (profile(Significant::everything()), profile(Significant::exclude(["/ui"])));
     let stored = fingerprint(&json("1"), &old);
-    assert_eq!(
-        stored.compare(&fingerprint(&json("1.0"), &old)),
-        Comparison::Same
-    );
-    assert_eq!(
-        stored.compare(&fingerprint(&json("2"), &old)),
-        Comparison::Differs
-    );
-    assert_eq!(
-        stored.compare(&fingerprint(&json("1"), &new)),
-        Comparison::OtherProfile(old.id())
-    );
+    assert_eq!(stored.compare(&fingerprint(&json("1.0"), &old)), Comparison::Same);
+    assert_eq!(stored.compare(&fingerprint(&json("2"), &old)), Comparison::Differs);
+    assert_eq!(stored.compare(&fingerprint(&json("1"), &new)), Comparison::OtherProfile(old.id()));
 }
 
 /// Small payloads over a small alphabet, so that near misses are frequent.
@@ -777,10 +495,7 @@ fn selections() -> impl Strategy<Value = Significant> {
             0..4,
         )
     };
-    prop_oneof![
-        pointers().prop_map(Significant::exclude),
-        pointers().prop_map(Significant::include)
-    ]
+    prop_oneof![pointers().prop_map(Significant::exclude), pointers().prop_map(Significant::include)]
 }
 
 proptest! {
@@ -811,23 +526,12 @@ proptest! {
 #[test]
 fn different_bodies_of_every_kind_never_meet() {
     let mut seen = HashMap::new();
-    let texts = [
-        "1", "a", "a=", "{}", "[]", "null", "\"\"", "_", "~{}", "a=1&b", "a?b", "--x--",
-    ];
-    for content_type in [
-        "application/json",
-        FORM,
-        "multipart/form-data; boundary=x",
-        "text/plain",
-        "json",
-        "",
-        "application/x+json",
-    ] {
+    let texts = ["1", "a", "a=", "{}", "[]", "null", "\"\"", "_", "~{}", "a=1&b", "a?b", "--x--"];
+    for content_type in
+        ["application/json", FORM, "multipart/form-data; boundary=x", "text/plain", "json", "", "application/x+json"]
+    {
         for text in texts {
-            if let Some(other) = seen.insert(
-                whole(&body(content_type, text)).to_text(),
-                (content_type, text),
-            ) {
+            if let Some(other) = seen.insert(whole(&body(content_type, text)).to_text(), (content_type, text)) {
                 panic!("{content_type} {text} is {other:?}");
             }
         }

@@ -21,19 +21,13 @@ enum Json {
 
 fn json() -> impl Strategy<Value = Json> {
     let digits = prop_oneof![Just(String::new()), "[1-9]", "[1-9][0-9]{0,24}[1-9]"];
-    let number = (any::<bool>(), digits, -40_i64..40).prop_map(|(negative, digits, power)| {
-        match digits.is_empty() {
-            true => Json::Number(false, digits, 0),
-            false => Json::Number(negative, digits, power),
-        }
+    let number = (any::<bool>(), digits, -40_i64..40).prop_map(|(negative, digits, power)| match digits.is_empty() {
+        true => Json::Number(false, digits, 0),
+        false => Json::Number(negative, digits, power),
     });
     let text = prop_oneof![any::<String>(), "[a-c\u{e000}😂\"\\\\\n/]{0,10}"];
-    let scalar = prop_oneof![
-        Just(Json::Null),
-        any::<bool>().prop_map(Json::Bool),
-        number,
-        text.clone().prop_map(Json::Text)
-    ];
+    let scalar =
+        prop_oneof![Just(Json::Null), any::<bool>().prop_map(Json::Bool), number, text.clone().prop_map(Json::Text)];
     scalar.prop_recursive(5, 60, 8, move |inner| {
         let members = btree_map(text.clone(), inner.clone(), 0..8);
         prop_oneof![
@@ -48,10 +42,7 @@ struct Speller(u64);
 
 impl Speller {
     fn choose(&mut self, of: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % of
     }
 
@@ -84,11 +75,7 @@ impl Speller {
 
     /// Writes digits × 10^power in any of its spellings.
     fn number(&mut self, negative: bool, digits: &str, power: i64, text: &mut String) {
-        let mut digits = if digits.is_empty() {
-            "0".to_owned()
-        } else {
-            digits.to_owned()
-        };
+        let mut digits = if digits.is_empty() { "0".to_owned() } else { digits.to_owned() };
         let mut power = power;
         for _ in 0..self.choose(3) {
             digits.push('0');
@@ -102,13 +89,7 @@ impl Speller {
         let (whole, fraction) = digits.split_at(digits.len() - fraction);
         power += fraction.len() as i64;
         let whole = whole.trim_start_matches('0');
-        text.push_str(
-            if negative || (digits.trim_matches('0').is_empty() && self.choose(2) == 0) {
-                "-"
-            } else {
-                ""
-            },
-        );
+        text.push_str(if negative || (digits.trim_matches('0').is_empty() && self.choose(2) == 0) { "-" } else { "" });
         text.push_str(if whole.is_empty() { "0" } else { whole });
         if !fraction.is_empty() {
             text.push('.');
@@ -116,11 +97,7 @@ impl Speller {
         }
         if power != 0 || self.choose(2) == 0 {
             text.push(if self.choose(2) == 0 { 'e' } else { 'E' });
-            text.push_str(if power < 0 {
-                "-"
-            } else {
-                ["", "+"][self.choose(2) as usize]
-            });
+            text.push_str(if power < 0 { "-" } else { ["", "+"][self.choose(2) as usize] });
             text.push_str(["", "0", "00"][self.choose(3) as usize]);
             text.push_str(&power.unsigned_abs().to_string());
         }
@@ -234,14 +211,8 @@ fn agrees_with_serde_json(bytes: &[u8]) {
     let theirs = serde_json::from_slice::<serde_json::Value>(bytes);
     match canonical(bytes) {
         Ok(ours) => match theirs {
-            Ok(theirs) => assert!(
-                alike(&serde_json::from_slice(&ours).unwrap(), &theirs),
-                "{bytes:?}"
-            ),
-            Err(error) => assert!(
-                error.to_string().starts_with("number out of range"),
-                "{error}: {bytes:?}"
-            ),
+            Ok(theirs) => assert!(alike(&serde_json::from_slice(&ours).unwrap(), &theirs), "{bytes:?}"),
+            Err(error) => assert!(error.to_string().starts_with("number out of range"), "{error}: {bytes:?}"),
         },
         Err(error) => {
             assert!(error.offset <= bytes.len());
@@ -261,50 +232,23 @@ fn agrees_with_serde_json(bytes: &[u8]) {
 fn time_is_linear_in_the_length() {
     let repeat = |unit: &str, times: usize| unit.repeat(times);
     let numbered = |times: usize| {
-        (0..times)
-            .map(|n| format!("\"{}{}\":0", "k".repeat(40), (n * 7919) % 1_000_003))
-            .collect::<Vec<_>>()
-            .join(",")
+        (0..times).map(|n| format!("\"{}{}\":0", "k".repeat(40), (n * 7919) % 1_000_003)).collect::<Vec<_>>().join(",")
     };
     type Input = Box<dyn Fn(usize) -> String>;
     let inputs: [(&str, Input); 9] = [
         ("digits", Box::new(move |n| repeat("7", n * 20))),
-        (
-            "zeros",
-            Box::new(move |n| format!("1{}", repeat("0", n * 20))),
-        ),
-        (
-            "fraction",
-            Box::new(move |n| format!("0.{}1", repeat("0", n * 20))),
-        ),
-        (
-            "exponents",
-            Box::new(move |n| format!("[{}0]", repeat("1e999999999,", n))),
-        ),
-        (
-            "elements",
-            Box::new(move |n| format!("[{}0]", repeat("1,", n * 10))),
-        ),
+        ("zeros", Box::new(move |n| format!("1{}", repeat("0", n * 20)))),
+        ("fraction", Box::new(move |n| format!("0.{}1", repeat("0", n * 20)))),
+        ("exponents", Box::new(move |n| format!("[{}0]", repeat("1e999999999,", n)))),
+        ("elements", Box::new(move |n| format!("[{}0]", repeat("1,", n * 10)))),
         (
             "nested",
             Box::new(move |n| {
-                format!(
-                    "[{}0]",
-                    repeat(
-                        &format!("{}0{},", "{\"a\":[".repeat(60), "]}".repeat(60)),
-                        n / 60
-                    )
-                )
+                format!("[{}0]", repeat(&format!("{}0{},", "{\"a\":[".repeat(60), "]}".repeat(60)), n / 60))
             }),
         ),
-        (
-            "escapes",
-            Box::new(move |n| format!("\"{}\"", repeat("\\u00e9\\n", n * 3))),
-        ),
-        (
-            "names with a common start",
-            Box::new(move |n| format!("{{{}}}", numbered(n / 2))),
-        ),
+        ("escapes", Box::new(move |n| format!("\"{}\"", repeat("\\u00e9\\n", n * 3)))),
+        ("names with a common start", Box::new(move |n| format!("{{{}}}", numbered(n / 2)))),
         ("unclosed", Box::new(move |n| repeat("[{\"a\":", n))),
     ];
     for (name, input) in inputs {

@@ -8,18 +8,9 @@ use samekey_core::json::canonical;
 use sha2::{Digest, Sha256};
 
 const CHECKSUMS: [(usize, &str); 3] = [
-    (
-        1_000,
-        "be18b62b6f69cdab33a7e0dae0d9cfa869fda80ddc712221570f9f40a5878687",
-    ),
-    (
-        10_000,
-        "b9f7a8e75ef22a835685a52ccba7f7d6bdc99e34b010992cbc5864cd12be6892",
-    ),
-    (
-        100_000,
-        "22776e6d4b49fa294a0d0f349268e5c28808fe7e0cb2bcbe28f63894e494d4c7",
-    ),
+    (1_000, "be18b62b6f69cdab33a7e0dae0d9cfa869fda80ddc712221570f9f40a5878687"),
+    (10_000, "b9f7a8e75ef22a835685a52ccba7f7d6bdc99e34b010992cbc5864cd12be6892"),
+    (100_000, "22776e6d4b49fa294a0d0f349268e5c28808fe7e0cb2bcbe28f63894e494d4c7"),
 ];
 
 #[test]
@@ -30,19 +21,10 @@ fn a_hundred_thousand_published_numbers_are_their_own_canonical_form() {
         let text = ecmascript(value);
         lines.update(format!("{:x},{text}\n", value.to_bits()));
         if let Some((_, checksum)) = expected.next_if(|(count, _)| *count == number + 1) {
-            assert_eq!(
-                hex(&lines.clone().finalize()),
-                checksum,
-                "the first {} lines",
-                number + 1
-            );
+            assert_eq!(hex(&lines.clone().finalize()), checksum, "the first {} lines", number + 1);
         }
         for spelling in [&text, &shortest(value)] {
-            assert_eq!(
-                canonical(spelling.as_bytes()).as_deref(),
-                Ok(text.as_bytes()),
-                "{spelling}"
-            );
+            assert_eq!(canonical(spelling.as_bytes()).as_deref(), Ok(text.as_bytes()), "{spelling}");
         }
     }
     assert_eq!(expected.next(), None);
@@ -55,10 +37,7 @@ fn sequence() -> impl Iterator<Item = f64> {
 
 fn edge_cases() -> Vec<f64> {
     let (mut all, mut twice) = (Vec::new(), None);
-    for line in include_str!("es6_edge_cases.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-    {
+    for line in include_str!("es6_edge_cases.txt").lines().filter(|line| !line.starts_with('#')) {
         match line {
             "± begin" => twice = Some(all.len()),
             "± end" => {
@@ -66,43 +45,28 @@ fn edge_cases() -> Vec<f64> {
                 all.extend(positive.iter().map(|value: &f64| -value));
                 all.extend(positive);
             }
-            values => all.extend(
-                values
-                    .split(' ')
-                    .map(|value| value.parse::<f64>().expect("a double")),
-            ),
+            values => all.extend(values.split(' ').map(|value| value.parse::<f64>().expect("a double"))),
         }
     }
     all
 }
 
 fn chain() -> impl Iterator<Item = f64> {
-    let blocks =
-        std::iter::successors(Some([0_u8; 32]), |block| Some(Sha256::digest(block).into())).skip(1);
+    let blocks = std::iter::successors(Some([0_u8; 32]), |block| Some(Sha256::digest(block).into())).skip(1);
     let doubles = |block: [u8; 32]| {
         let double = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         block.chunks_exact(8).map(double).collect::<Vec<_>>()
     };
-    blocks
-        .flat_map(doubles)
-        .filter(|value| value.is_finite() && *value != 0.0)
+    blocks.flat_map(doubles).filter(|value| value.is_finite() && *value != 0.0)
 }
 
 /// The fewest digits that read back as the value and, of those, the nearest to it.
 fn shortest(value: f64) -> String {
     let shortest = format!("{value:e}");
-    let digits = shortest
-        .bytes()
-        .take_while(|byte| *byte != b'e')
-        .filter(u8::is_ascii_digit)
-        .count();
+    let digits = shortest.bytes().take_while(|byte| *byte != b'e').filter(u8::is_ascii_digit).count();
     // Rust takes the greater one of two that are equally near, ECMAScript the even one.
     let nearest = format!("{value:.*e}", digits - 1);
-    if nearest.parse() == Ok(value) {
-        nearest
-    } else {
-        shortest
-    }
+    if nearest.parse() == Ok(value) { nearest } else { shortest }
 }
 
 /// `Number::toString` (ECMA-262).

@@ -102,13 +102,9 @@ impl<'a> Reading<'a> {
         } else if !self.charset.is_empty() {
             Err(RawReason::Charset)
         } else if essence == "multipart/form-data" {
-            multipart::parse(body, media_type.parameter("boundary"))
-                .map(Body::Multipart)
-                .map_err(RawReason::Multipart)
+            multipart::parse(body, media_type.parameter("boundary")).map(Body::Multipart).map_err(RawReason::Multipart)
         } else if is_json(essence) {
-            Document::read(body)
-                .map(Body::Json)
-                .map_err(RawReason::Json)
+            Document::read(body).map(Body::Json).map_err(RawReason::Json)
         } else {
             form::parse(body).map(Body::Form).map_err(RawReason::Form)
         };
@@ -144,9 +140,5 @@ fn is_json(essence: &str) -> bool {
 
 /// Bytes that should be ASCII; others are kept apart, if not readable.
 fn lower_case(value: &[u8]) -> String {
-    value
-        .trim_ascii()
-        .iter()
-        .map(|byte| char::from(byte.to_ascii_lowercase()))
-        .collect()
+    value.trim_ascii().iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect()
 }

@@ -102,40 +102,22 @@ pub fn explain(first: &Payload<'_>, second: &Payload<'_>, profile: &Profile) -> 
     let mut found = Differences(Vec::new());
     let parameters = first.path_params.len().max(second.path_params.len());
     for index in 0..parameters {
-        found.compare(
-            Place::PathParameter(index),
-            first.path_params.get(index),
-            second.path_params.get(index),
-        );
+        found.compare(Place::PathParameter(index), first.path_params.get(index), second.path_params.get(index));
     }
     queries(first, second, profile, &mut found);
     for name in &profile.headers {
-        let values = |payload| {
-            Some(header_values(payload, name).collect::<Vec<_>>())
-                .filter(|values| !values.is_empty())
-        };
+        let values =
+            |payload| Some(header_values(payload, name).collect::<Vec<_>>()).filter(|values| !values.is_empty());
         found.compare(Place::Header(name.clone()), values(first), values(second));
     }
     let (first, second) = (Reading::of(first), Reading::of(second));
     let sent = |text: &str| (!text.is_empty()).then(|| text.to_string());
     if first.essence == second.essence {
-        found.compare(
-            Place::ContentType,
-            Some(&first.charset),
-            Some(&second.charset),
-        );
+        found.compare(Place::ContentType, Some(&first.charset), Some(&second.charset));
     } else {
-        found.compare(
-            Place::ContentType,
-            sent(&first.essence),
-            sent(&second.essence),
-        );
+        found.compare(Place::ContentType, sent(&first.essence), sent(&second.essence));
     }
-    found.compare(
-        Place::ContentEncoding,
-        sent(&first.coding),
-        sent(&second.coding),
-    );
+    found.compare(Place::ContentEncoding, sent(&first.coding), sent(&second.coding));
     match (&first.body, &second.body) {
         (Body::Json(first), Body::Json(second)) => {
             json::compare(first, second, &profile.selection, &mut found);
@@ -178,12 +160,7 @@ impl Differences {
 }
 
 fn queries(first: &Payload<'_>, second: &Payload<'_>, profile: &Profile, found: &mut Differences) {
-    let sent = |payload: &Payload<'_>| {
-        payload
-            .query
-            .filter(|query| !query.is_empty())
-            .map(ToString::to_string)
-    };
+    let sent = |payload: &Payload<'_>| payload.query.filter(|query| !query.is_empty()).map(ToString::to_string);
     let Some(names) = &profile.query else {
         return found.compare(Place::Query, sent(first), sent(second));
     };
@@ -191,21 +168,10 @@ fn queries(first: &Payload<'_>, second: &Payload<'_>, profile: &Profile, found: 
         let parameters = query::selected(payload.query.unwrap_or_default(), names);
         parameters
             .into_iter()
-            .map(|parameter| {
-                (
-                    parameter.name.into_owned(),
-                    parameter.sent.as_bytes().to_vec(),
-                )
-            })
+            .map(|parameter| (parameter.name.into_owned(), parameter.sent.as_bytes().to_vec()))
             .collect::<Vec<_>>()
     };
-    by_name(
-        &selected(first),
-        &selected(second),
-        Place::QueryParameter,
-        Place::Query,
-        found,
-    );
+    by_name(&selected(first), &selected(second), Place::QueryParameter, Place::Query, found);
 }
 
 fn fields<F: Field>(first: &[F], second: &[F], selection: &Selection, found: &mut Differences) {
@@ -215,20 +181,10 @@ fn fields<F: Field>(first: &[F], second: &[F], selection: &Selection, found: &mu
             field.write(&mut text);
             (field.name().to_vec(), text)
         };
-        Chosen::of(fields, selection)
-            .fields
-            .iter()
-            .map(written)
-            .collect::<Vec<_>>()
+        Chosen::of(fields, selection).fields.iter().map(written).collect::<Vec<_>>()
     };
     let before = found.0.len();
-    by_name(
-        &chosen(first),
-        &chosen(second),
-        Place::Field,
-        Place::FieldOrder,
-        found,
-    );
+    by_name(&chosen(first), &chosen(second), Place::Field, Place::FieldOrder, found);
     // One side is a selection and the other the whole, although they hold the same fields.
     let selected = |fields| Chosen::of(fields, selection).absent;
     if found.0.len() == before && selected(first) != selected(second) {
@@ -237,13 +193,7 @@ fn fields<F: Field>(first: &[F], second: &[F], selection: &Selection, found: &mu
 }
 
 /// Compares what stands under each name; `order` differs where all of that is the same and its sequence is not.
-fn by_name(
-    first: &[Named],
-    second: &[Named],
-    named: fn(String) -> Place,
-    order: Place,
-    found: &mut Differences,
-) {
+fn by_name(first: &[Named], second: &[Named], named: fn(String) -> Place, order: Place, found: &mut Differences) {
     let before = found.0.len();
     let (one, other) = (grouped(first), grouped(second));
     let names: BTreeSet<_> = one.keys().chain(other.keys()).copied().collect();

@@ -32,36 +32,20 @@ impl<'f, F: Field> Chosen<'f, F> {
             _ => false,
         };
         match selection {
-            Selection::Everything => Self {
-                fields: fields.iter().collect(),
-                absent: None,
-            },
+            Selection::Everything => Self { fields: fields.iter().collect(), absent: None },
             Selection::Exclude(pointers) => {
                 let kept = |field: &&F| !pointers.iter().any(|pointer| hits(pointer, field));
-                Self {
-                    fields: fields.iter().filter(kept).collect(),
-                    absent: None,
-                }
+                Self { fields: fields.iter().filter(kept).collect(), absent: None }
             }
             Selection::Include(pointers) => {
-                let found: Vec<_> = fields
-                    .iter()
-                    .filter(|field| pointers.iter().any(|pointer| hits(pointer, field)))
-                    .collect();
+                let found: Vec<_> =
+                    fields.iter().filter(|field| pointers.iter().any(|pointer| hits(pointer, field))).collect();
                 if found.is_empty() {
-                    return Self {
-                        fields: fields.iter().collect(),
-                        absent: None,
-                    };
+                    return Self { fields: fields.iter().collect(), absent: None };
                 }
-                let absent = pointers
-                    .iter()
-                    .filter(|pointer| !fields.iter().any(|field| hits(pointer, field)))
-                    .collect();
-                Self {
-                    fields: found,
-                    absent: Some(absent),
-                }
+                let absent =
+                    pointers.iter().filter(|pointer| !fields.iter().any(|field| hits(pointer, field))).collect();
+                Self { fields: found, absent: Some(absent) }
             }
         }
     }

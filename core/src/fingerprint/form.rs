@@ -52,23 +52,15 @@ pub(super) fn parse(body: &[u8]) -> Result<Vec<Pair<'_>>, FormError> {
     let mut pairs = Vec::new();
     let mut at = 0;
     if let Some(offset) = body.iter().position(|byte| !is_uri_character(*byte)) {
-        return Err(FormError {
-            offset,
-            reason: FormReason::InvalidCharacter,
-        });
+        return Err(FormError { offset, reason: FormReason::InvalidCharacter });
     }
     for pair in body.split(|byte| *byte == b'&') {
         if pair.is_empty() {
-            return Err(FormError {
-                offset: at,
-                reason: FormReason::EmptyPair,
-            });
+            return Err(FormError { offset: at, reason: FormReason::EmptyPair });
         }
         let equals = pair.iter().position(|byte| *byte == b'=');
         let name = decode(&pair[..equals.unwrap_or(pair.len())], at)?;
-        let value = equals
-            .map(|equals| decode(&pair[equals + 1..], at + equals + 1))
-            .transpose()?;
+        let value = equals.map(|equals| decode(&pair[equals + 1..], at + equals + 1)).transpose()?;
         pairs.push(Pair { name, value });
         at += pair.len() + 1;
     }
@@ -77,20 +69,13 @@ pub(super) fn parse(body: &[u8]) -> Result<Vec<Pair<'_>>, FormError> {
 
 /// `+` is a space, and then every triplet a byte.
 fn decode(text: &[u8], at: usize) -> Result<Cow<'_, [u8]>, FormError> {
-    let invalid = |error: crate::uri::PercentError| FormError {
-        offset: at + error.offset,
-        reason: FormReason::InvalidEscape,
-    };
+    let invalid =
+        |error: crate::uri::PercentError| FormError { offset: at + error.offset, reason: FormReason::InvalidEscape };
     if !text.contains(&b'+') {
         return percent_decode(text).map_err(invalid);
     }
-    let spaced: Vec<u8> = text
-        .iter()
-        .map(|byte| if *byte == b'+' { b' ' } else { *byte })
-        .collect();
-    percent_decode(&spaced)
-        .map(|decoded| Cow::Owned(decoded.into_owned()))
-        .map_err(invalid)
+    let spaced: Vec<u8> = text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    percent_decode(&spaced).map(|decoded| Cow::Owned(decoded.into_owned())).map_err(invalid)
 }
 
 impl Field for Pair<'_> {
@@ -124,14 +109,8 @@ mod tests {
 
     #[test]
     fn pairs_keep_their_order_and_their_bytes() {
-        assert_eq!(
-            text("b=1&a=x+y&a=%20&c&d=&%ff=%fE"),
-            Ok(b"b=1|a=x%20y|a=%20|c|d=|%FF=%FE|".to_vec())
-        );
-        assert_eq!(
-            text("items[0][sku]=a=b"),
-            Ok(b"items%5B0%5D%5Bsku%5D=a%3Db|".to_vec())
-        );
+        assert_eq!(text("b=1&a=x+y&a=%20&c&d=&%ff=%fE"), Ok(b"b=1|a=x%20y|a=%20|c|d=|%FF=%FE|".to_vec()));
+        assert_eq!(text("items[0][sku]=a=b"), Ok(b"items%5B0%5D%5Bsku%5D=a%3Db|".to_vec()));
     }
 
     #[test]
@@ -146,10 +125,7 @@ mod tests {
             ("a=x y", FormReason::InvalidCharacter),
             ("{\"a\":1}", FormReason::InvalidCharacter),
             ("a=é", FormReason::InvalidCharacter),
-            (
-                "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n",
-                FormReason::InvalidCharacter,
-            ),
+            ("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n", FormReason::InvalidCharacter),
         ] {
             assert_eq!(text(body), Err(reason), "{body}");
         }

@@ -11,11 +11,7 @@ pub(super) struct Hasher {
 
 impl Hasher {
     pub(super) fn new() -> Self {
-        let mut hasher = Self {
-            hash: Sha256::new(),
-            buffer: [0; 512],
-            filled: 0,
-        };
+        let mut hasher = Self { hash: Sha256::new(), buffer: [0; 512], filled: 0 };
         hasher.put(b"samekey fingerprint 1\0");
         hasher
     }

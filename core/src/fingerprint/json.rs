@@ -29,12 +29,7 @@ pub(super) fn write(document: &Document<'_>, selection: &Selection, sink: &mut i
     }
 }
 
-fn write_excluding(
-    value: Value<'_>,
-    pointers: &[Pointer],
-    matching: Matching,
-    sink: &mut impl Sink,
-) {
+fn write_excluding(value: Value<'_>, pointers: &[Pointer], matching: Matching, sink: &mut impl Sink) {
     if matching.is_none() {
         return value.write(sink);
     }
@@ -74,9 +69,7 @@ fn write_excluding(
 }
 
 pub(super) fn finds_anything(root: Value<'_>, pointers: &[Pointer]) -> bool {
-    pointers
-        .iter()
-        .any(|pointer| finds(root, &pointer.segments))
+    pointers.iter().any(|pointer| finds(root, &pointer.segments))
 }
 
 fn finds(value: Value<'_>, segments: &[Segment]) -> bool {
@@ -95,9 +88,9 @@ fn finds(value: Value<'_>, segments: &[Segment]) -> bool {
 pub(super) fn child<'d>(value: Value<'d>, segment: &Segment) -> Option<Value<'d>> {
     match segment {
         Segment::Each => None,
-        Segment::Named { name, index } => value
-            .member(name.as_bytes())
-            .or_else(|| index.and_then(|index| value.element(index))),
+        Segment::Named { name, index } => {
+            value.member(name.as_bytes()).or_else(|| index.and_then(|index| value.element(index)))
+        }
     }
 }
 

@@ -41,25 +41,16 @@ impl MediaType {
             }
             parameters.push((name, parameter));
         }
-        Some(Self {
-            essence,
-            parameters,
-        })
+        Some(Self { essence, parameters })
     }
 
     pub(super) fn parameter(&self, name: &str) -> Option<&[u8]> {
-        self.parameters
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_slice())
+        self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
     }
 }
 
 fn split_token<'v>(rest: &mut &'v [u8]) -> Option<&'v [u8]> {
-    let end = rest
-        .iter()
-        .position(|byte| !is_token_character(*byte))
-        .unwrap_or(rest.len());
+    let end = rest.iter().position(|byte| !is_token_character(*byte)).unwrap_or(rest.len());
     let (token, after) = rest.split_at(end);
     *rest = after;
     (!token.is_empty()).then_some(token)
@@ -67,12 +58,7 @@ fn split_token<'v>(rest: &mut &'v [u8]) -> Option<&'v [u8]> {
 
 /// A token in lower case.
 fn token(rest: &mut &[u8]) -> Option<String> {
-    split_token(rest).map(|token| {
-        token
-            .iter()
-            .map(|byte| char::from(byte.to_ascii_lowercase()))
-            .collect()
-    })
+    split_token(rest).map(|token| token.iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect())
 }
 
 /// A token or a quoted string.
@@ -106,8 +92,7 @@ mod tests {
 
     #[test]
     fn case_and_white_space_do_not_count() {
-        let media_type =
-            MediaType::parse(b"  Application/JSON ; Charset=\"UTF-8\" ;; a=b; ").unwrap();
+        let media_type = MediaType::parse(b"  Application/JSON ; Charset=\"UTF-8\" ;; a=b; ").unwrap();
         assert_eq!(media_type.essence, "application/json");
         assert_eq!(media_type.parameter("charset"), Some(&b"UTF-8"[..]));
         assert_eq!(media_type.parameter("a"), Some(&b"b"[..]));

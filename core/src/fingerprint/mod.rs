@@ -99,9 +99,5 @@ pub fn why_raw(payload: &Payload<'_>) -> Option<RawReason> {
 
 fn header_values<'a>(payload: &Payload<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
     let same = move |header: &&'a (&'a str, &'a [u8])| header.0.eq_ignore_ascii_case(name);
-    payload
-        .headers
-        .iter()
-        .filter(same)
-        .map(|header| header.1.trim_ascii())
+    payload.headers.iter().filter(same).map(|header| header.1.trim_ascii())
 }

@@ -72,16 +72,11 @@ pub(super) struct Part<'a> {
     digest: [u8; 32],
 }
 
-pub(super) fn parse<'a>(
-    body: &'a [u8],
-    boundary: Option<&[u8]>,
-) -> Result<Vec<Part<'a>>, MultipartError> {
+pub(super) fn parse<'a>(body: &'a [u8], boundary: Option<&[u8]>) -> Result<Vec<Part<'a>>, MultipartError> {
     let fail = |offset, reason| Err(MultipartError { offset, reason });
     let delimiter = match boundary {
         // Without line ends: the search below relies on it.
-        Some(boundary @ [_, ..])
-            if boundary.len() <= 70 && boundary.iter().all(|byte| matches!(byte, b' '..=b'~')) =>
-        {
+        Some(boundary @ [_, ..]) if boundary.len() <= 70 && boundary.iter().all(|byte| matches!(byte, b' '..=b'~')) => {
             [b"\r\n--", boundary].concat()
         }
         _ => return fail(0, MultipartReason::NoBoundary),
@@ -121,12 +116,7 @@ fn find(haystack: &[u8], delimiter: &[u8]) -> Option<usize> {
 }
 
 fn part(bytes: &[u8], offset: usize) -> Result<Part<'_>, MultipartError> {
-    let fail = |at, reason| {
-        Err(MultipartError {
-            offset: offset + at,
-            reason,
-        })
-    };
+    let fail = |at, reason| Err(MultipartError { offset: offset + at, reason });
     let mut disposition = None;
     let mut content_type = None;
     let mut length = None;
@@ -159,10 +149,7 @@ fn part(bytes: &[u8], offset: usize) -> Result<Part<'_>, MultipartError> {
     }
     let content = &bytes[at..];
     if length.is_some_and(|length| {
-        core::str::from_utf8(length)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            != Some(content.len())
+        core::str::from_utf8(length).ok().and_then(|text| text.parse().ok()) != Some(content.len())
     }) {
         return fail(0, MultipartReason::InvalidHeader);
     }
@@ -172,18 +159,12 @@ fn part(bytes: &[u8], offset: usize) -> Result<Part<'_>, MultipartError> {
     let Some(Disposition { name, file_name }) = disposition.and_then(Disposition::parse) else {
         return fail(0, MultipartReason::NoName);
     };
-    Ok(Part {
-        name,
-        file_name,
-        content_type,
-        digest: Sha256::digest(content).into(),
-    })
+    Ok(Part { name, file_name, content_type, digest: Sha256::digest(content).into() })
 }
 
 /// A type that is not understood is taken for one that nests.
 fn is_multipart(content_type: &[u8]) -> bool {
-    MediaType::parse(content_type)
-        .is_none_or(|media_type| media_type.essence.starts_with("multipart/"))
+    MediaType::parse(content_type).is_none_or(|media_type| media_type.essence.starts_with("multipart/"))
 }
 
 struct Disposition<'a> {
@@ -225,10 +206,7 @@ impl<'a> Disposition<'a> {
 fn quoted_or_token<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let text = *rest;
     if text.first() != Some(&b'"') {
-        let end = text
-            .iter()
-            .position(|byte| matches!(byte, b';' | b' ' | b'\t' | b'"'))
-            .unwrap_or(text.len());
+        let end = text.iter().position(|byte| matches!(byte, b';' | b' ' | b'\t' | b'"')).unwrap_or(text.len());
         *rest = &text[end..];
         return (end > 0).then(|| &text[..end]);
     }
@@ -256,10 +234,7 @@ impl Field for Part<'_> {
     fn write(&self, text: &mut Vec<u8>) {
         text.extend_from_slice(b"name=");
         percent_encode(self.name, text);
-        for (label, value) in [
-            (";filename=", self.file_name),
-            (";type=", self.content_type),
-        ] {
+        for (label, value) in [(";filename=", self.file_name), (";type=", self.content_type)] {
             if let Some(value) = value {
                 text.extend_from_slice(label.as_bytes());
                 percent_encode(value, text);

@@ -33,25 +33,14 @@ pub(super) struct Parameter<'q> {
 /// The parameters of those names in order. One whose name cannot be decoded counts as well: nobody knows what the
 /// application takes it for.
 pub(super) fn selected<'q>(query: &'q str, names: &[String]) -> Vec<Parameter<'q>> {
-    let parameters = query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .filter_map(|pair| {
-            let (name, sent) = pair.split_at(pair.find('=').unwrap_or(pair.len()));
-            let Some(decoded) = decode(name) else {
-                return Some(Parameter {
-                    name: Cow::Borrowed(name.as_bytes()),
-                    sent,
-                });
-            };
-            let counts = names
-                .binary_search_by(|known| known.as_bytes().cmp(&decoded))
-                .is_ok();
-            counts.then_some(Parameter {
-                name: decoded,
-                sent,
-            })
-        });
+    let parameters = query.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
+        let (name, sent) = pair.split_at(pair.find('=').unwrap_or(pair.len()));
+        let Some(decoded) = decode(name) else {
+            return Some(Parameter { name: Cow::Borrowed(name.as_bytes()), sent });
+        };
+        let counts = names.binary_search_by(|known| known.as_bytes().cmp(&decoded)).is_ok();
+        counts.then_some(Parameter { name: decoded, sent })
+    });
     parameters.collect()
 }
 
@@ -60,7 +49,5 @@ fn decode(name: &str) -> Option<Cow<'_, [u8]>> {
         return percent_decode(name.as_bytes()).ok();
     }
     let spaced = name.replace('+', " ");
-    percent_decode(spaced.as_bytes())
-        .ok()
-        .map(|decoded| Cow::Owned(decoded.into_owned()))
+    percent_decode(spaced.as_bytes()).ok().map(|decoded| Cow::Owned(decoded.into_owned()))
 }

@@ -32,9 +32,7 @@ impl Kind {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        [Self::Json, Self::Form, Self::Multipart, Self::Raw]
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
+        [Self::Json, Self::Form, Self::Multipart, Self::Raw].into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -68,11 +66,7 @@ pub enum Comparison {
 
 impl Fingerprint {
     pub(super) fn new(kind: Kind, profile: ProfileId, digest: [u8; 32]) -> Self {
-        Self {
-            kind,
-            profile,
-            digest,
-        }
+        Self { kind, profile, digest }
     }
 
     /// How the payload was read.
@@ -113,9 +107,7 @@ impl Fingerprint {
         let (version, rest) = text.split_once(':').ok_or(FingerprintError::Malformed)?;
         match version.strip_prefix("fp") {
             Some("1") => {}
-            Some(number)
-                if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) =>
-            {
+            Some(number) if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => {
                 return Err(FingerprintError::UnknownVersion);
             }
             _ => return Err(FingerprintError::Malformed),
@@ -125,22 +117,14 @@ impl Fingerprint {
         let kind = Kind::parse(part()?).ok_or(FingerprintError::Malformed)?;
         let profile = part()?.parse().map_err(|_| FingerprintError::Malformed)?;
         let digest = hex::parse(part()?).ok_or(FingerprintError::Malformed)?;
-        Ok(Self {
-            kind,
-            profile,
-            digest,
-        })
+        Ok(Self { kind, profile, digest })
     }
 }
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, ..] = self.digest;
-        write!(
-            f,
-            "fp1:{}:{}:{a:02x}{b:02x}{c:02x}…",
-            self.kind, self.profile
-        )
+        write!(f, "fp1:{}:{}:{a:02x}{b:02x}{c:02x}…", self.kind, self.profile)
     }
 }
 
@@ -176,19 +160,13 @@ mod tests {
         for kind in [Kind::Json, Kind::Form, Kind::Multipart, Kind::Raw] {
             let fingerprint = Fingerprint::new(kind, "00ff12ab".parse().unwrap(), [0xc4; 32]);
             assert_eq!(Fingerprint::parse(&fingerprint.to_text()), Ok(fingerprint));
-            assert_eq!(
-                format!("{fingerprint:?}"),
-                format!("fp1:{kind}:00ff12ab:c4c4c4…")
-            );
+            assert_eq!(format!("{fingerprint:?}"), format!("fp1:{kind}:00ff12ab:c4c4c4…"));
         }
     }
 
     #[test]
     fn a_later_version_is_told_from_garbage() {
-        assert_eq!(
-            Fingerprint::parse("fp2:anything"),
-            Err(FingerprintError::UnknownVersion)
-        );
+        assert_eq!(Fingerprint::parse("fp2:anything"), Err(FingerprintError::UnknownVersion));
         let good = Fingerprint::new(Kind::Raw, "00ff12ab".parse().unwrap(), [1; 32]).to_text();
         for bad in [
             "",
@@ -201,11 +179,7 @@ mod tests {
             &format!("{good}0"),
             &good.to_uppercase(),
         ] {
-            assert_eq!(
-                Fingerprint::parse(bad),
-                Err(FingerprintError::Malformed),
-                "{bad}"
-            );
+            assert_eq!(Fingerprint::parse(bad), Err(FingerprintError::Malformed), "{bad}");
         }
     }
 }

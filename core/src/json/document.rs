@@ -59,20 +59,12 @@ pub(crate) enum View<'d> {
 
 impl<'a> Document<'a> {
     pub(crate) fn root(&self) -> Value<'_> {
-        Value {
-            document: self,
-            at: 0,
-        }
+        Value { document: self, at: 0 }
     }
 
     /// The characters of a string node, in UTF-8.
     pub(super) fn text(&self, at: usize) -> &[u8] {
-        text(
-            &self.nodes[at],
-            self.source,
-            &self.decoded,
-            &self.decoded_ends,
-        )
+        text(&self.nodes[at], self.source, &self.decoded, &self.decoded_ends)
     }
 
     /// The node after the value at `at`.
@@ -82,20 +74,13 @@ impl<'a> Document<'a> {
 }
 
 /// [`Document::text`] over its parts, for the reader, which is changing another one.
-pub(super) fn text<'t>(
-    node: &Node,
-    source: &'t [u8],
-    decoded: &'t [u8],
-    decoded_ends: &[u32],
-) -> &'t [u8] {
+pub(super) fn text<'t>(node: &Node, source: &'t [u8], decoded: &'t [u8], decoded_ends: &[u32]) -> &'t [u8] {
     if node.kind == NodeKind::Plain {
         let start = node.start as usize;
         &source[start..start + node.len as usize]
     } else {
         let number = node.len as usize;
-        let start = number
-            .checked_sub(1)
-            .map_or(0, |before| decoded_ends[before] as usize);
+        let start = number.checked_sub(1).map_or(0, |before| decoded_ends[before] as usize);
         &decoded[start..decoded_ends[number] as usize]
     }
 }
@@ -113,26 +98,12 @@ impl<'d> Value<'d> {
         let Self { document, at } = self;
         let node = document.nodes[at];
         match node.kind {
-            NodeKind::Array => View::Array(Elements {
-                document,
-                next: at + 1,
-                end: node.len as usize,
-            }),
-            NodeKind::Object => View::Object(Members {
-                document,
-                order: None,
-                next: at + 1,
-                end: node.len as usize,
-            }),
+            NodeKind::Array => View::Array(Elements { document, next: at + 1, end: node.len as usize }),
+            NodeKind::Object => View::Object(Members { document, order: None, next: at + 1, end: node.len as usize }),
             NodeKind::Permuted => {
                 let start = node.start as usize;
                 let end = start + 1 + document.order[start] as usize;
-                View::Object(Members {
-                    document,
-                    order: Some(&document.order),
-                    next: start + 1,
-                    end,
-                })
+                View::Object(Members { document, order: Some(&document.order), next: start + 1, end })
             }
             _ => View::Scalar,
         }
@@ -143,9 +114,7 @@ impl<'d> Value<'d> {
         let View::Object(mut members) = self.view() else {
             return None;
         };
-        members
-            .find(|member| member.0.text() == name)
-            .map(|member| member.1)
+        members.find(|member| member.0.text() == name).map(|member| member.1)
     }
 
     /// The element at that index, if this is an array that long.
@@ -184,11 +153,7 @@ impl<'d> Iterator for Elements<'d> {
     type Item = Value<'d>;
 
     fn next(&mut self) -> Option<Value<'d>> {
-        let Self {
-            document,
-            next: at,
-            end,
-        } = *self;
+        let Self { document, next: at, end } = *self;
         (at < end).then(|| {
             self.next = document.after(at);
             Value { document, at }
@@ -224,12 +189,6 @@ impl<'d> Iterator for Members<'d> {
                 order[self.next - 1] as usize
             }
         };
-        Some((
-            Value { document, at },
-            Value {
-                document,
-                at: at + 1,
-            },
-        ))
+        Some((Value { document, at }, Value { document, at: at + 1 }))
     }
 }

@@ -34,9 +34,7 @@ pub(super) fn scan(source: &[u8], start: usize) -> Result<Scanned, (usize, JsonR
         match fraction.last() {
             None => return Err(missing_digit(source, end)),
             Some(last) => {
-                canonical = whole.len() <= 21
-                    && *last != b'0'
-                    && !(whole == b"0" && fraction.starts_with(b"000000"));
+                canonical = whole.len() <= 21 && *last != b'0' && !(whole == b"0" && fraction.starts_with(b"000000"));
             }
         }
     }
@@ -55,21 +53,11 @@ pub(super) fn scan(source: &[u8], start: usize) -> Result<Scanned, (usize, JsonR
 }
 
 fn missing_digit(source: &[u8], at: usize) -> (usize, JsonReason) {
-    (
-        at,
-        if at < source.len() {
-            JsonReason::InvalidNumber
-        } else {
-            JsonReason::UnexpectedEnd
-        },
-    )
+    (at, if at < source.len() { JsonReason::InvalidNumber } else { JsonReason::UnexpectedEnd })
 }
 
 fn digits_until(source: &[u8], at: usize) -> usize {
-    source[at..]
-        .iter()
-        .position(|byte| !byte.is_ascii_digit())
-        .map_or(source.len(), |length| at + length)
+    source[at..].iter().position(|byte| !byte.is_ascii_digit()).map_or(source.len(), |length| at + length)
 }
 
 /// A number in the one form that all its spellings share.
@@ -101,30 +89,14 @@ impl<'a> Decimal<'a> {
         if whole == b"0" {
             let zeros = fraction.iter().take_while(|digit| **digit == b'0').count();
             if zeros == fraction.len() {
-                return Some(Self {
-                    negative: false,
-                    digits: [&[], &[]],
-                    exponent: 0,
-                });
+                return Some(Self { negative: false, digits: [&[], &[]], exponent: 0 });
             }
             let exponent = written.checked_sub(i64::try_from(zeros + 1).ok()?)?;
-            return Some(Self {
-                negative,
-                digits: [&[], &fraction[zeros..]],
-                exponent,
-            });
+            return Some(Self { negative, digits: [&[], &fraction[zeros..]], exponent });
         }
         let exponent = written.checked_add(i64::try_from(whole.len() - 1).ok()?)?;
-        let whole = if fraction.is_empty() {
-            without_trailing_zeros(whole)
-        } else {
-            whole
-        };
-        Some(Self {
-            negative,
-            digits: [whole, fraction],
-            exponent,
-        })
+        let whole = if fraction.is_empty() { without_trailing_zeros(whole) } else { whole };
+        Some(Self { negative, digits: [whole, fraction], exponent })
     }
 
     /// Writes the layout of `Number::toString` (ECMA-262), which RFC 8785, section 3.2.2.3 asks for.
@@ -194,21 +166,12 @@ fn exponent(text: &[u8]) -> Option<i64> {
         [b'+', digits @ ..] => (false, digits),
         digits => (false, digits),
     };
-    let sum = digits.iter().try_fold(0_i64, |sum, digit| {
-        sum.checked_mul(10)?.checked_sub(i64::from(digit - b'0'))
-    })?;
-    if negative {
-        Some(sum)
-    } else {
-        sum.checked_neg()
-    }
+    let sum = digits.iter().try_fold(0_i64, |sum, digit| sum.checked_mul(10)?.checked_sub(i64::from(digit - b'0')))?;
+    if negative { Some(sum) } else { sum.checked_neg() }
 }
 
 fn without_trailing_zeros(digits: &[u8]) -> &[u8] {
-    &digits[..digits
-        .iter()
-        .rposition(|digit| *digit != b'0')
-        .map_or(0, |last| last + 1)]
+    &digits[..digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1)]
 }
 
 fn write_decimal(mut number: u64, sink: &mut impl Sink) {

@@ -31,11 +31,7 @@ impl<'a> Document<'a> {
             decoded: Vec::new(),
             decoded_ends: Vec::new(),
         };
-        let mut reader = Reader {
-            document,
-            at: 0,
-            names: Vec::new(),
-        };
+        let mut reader = Reader { document, at: 0, names: Vec::new() };
         reader.skip_space();
         reader.value(0)?;
         reader.skip_space();
@@ -69,20 +65,12 @@ impl Reader<'_> {
     }
 
     fn unexpected<T>(&self) -> Result<T, JsonError> {
-        self.fail(
-            self.at,
-            self.peek()
-                .map_or(JsonReason::UnexpectedEnd, JsonReason::UnexpectedByte),
-        )
+        self.fail(self.at, self.peek().map_or(JsonReason::UnexpectedEnd, JsonReason::UnexpectedByte))
     }
 
     fn push(&mut self, kind: NodeKind, start: usize, len: usize) {
         // No longer than the text, whose length was checked.
-        self.document.nodes.push(Node {
-            kind,
-            start: start as u32,
-            len: len as u32,
-        });
+        self.document.nodes.push(Node { kind, start: start as u32, len: len as u32 });
     }
 
     fn value(&mut self, depth: usize) -> Result<(), JsonError> {
@@ -116,11 +104,7 @@ impl Reader<'_> {
         match number::scan(self.document.source, start) {
             Err((offset, reason)) => self.fail(offset, reason),
             Ok(scanned) => {
-                let kind = if scanned.canonical {
-                    NodeKind::Verbatim
-                } else {
-                    NodeKind::Number
-                };
+                let kind = if scanned.canonical { NodeKind::Verbatim } else { NodeKind::Number };
                 self.push(kind, start, scanned.end - start);
                 self.at = scanned.end;
                 Ok(())
@@ -157,9 +141,7 @@ impl Reader<'_> {
             end = plain_until(source, from);
         }
         self.push(NodeKind::Decoded, start, self.document.decoded_ends.len());
-        self.document
-            .decoded_ends
-            .push(self.document.decoded.len() as u32);
+        self.document.decoded_ends.push(self.document.decoded.len() as u32);
         self.at = end + 1;
         Ok(())
     }
@@ -205,10 +187,7 @@ impl Reader<'_> {
                     let prefix = sort_prefix(self.document.text(name));
                     if let Some((last_prefix, last)) = last.replace((prefix, name)) {
                         let text = |name| self.document.text(name);
-                        match last_prefix
-                            .cmp(&prefix)
-                            .then_with(|| compare_utf16(text(last), text(name)))
-                        {
+                        match last_prefix.cmp(&prefix).then_with(|| compare_utf16(text(last), text(name))) {
                             Ordering::Less => {}
                             Ordering::Equal => return self.duplicate(name),
                             Ordering::Greater => sorted = false,
@@ -238,13 +217,7 @@ impl Reader<'_> {
 
     /// Puts the names of the object at `open` in canonical order, and refuses one that occurs twice.
     fn sort(&mut self, open: usize) -> Result<(), JsonError> {
-        let Document {
-            source,
-            nodes,
-            order,
-            decoded,
-            decoded_ends,
-        } = &mut self.document;
+        let Document { source, nodes, order, decoded, decoded_ends } = &mut self.document;
         let text = |name: u32| document::text(&nodes[name as usize], source, decoded, decoded_ends);
         let names = &mut self.names;
         names.clear();
@@ -255,13 +228,9 @@ impl Reader<'_> {
         }
         // Equal names stay in the order of the text, so that the second one is to blame.
         names.sort_unstable_by(|a, b| {
-            a.0.cmp(&b.0)
-                .then_with(|| compare_utf16(text(a.1), text(b.1)))
-                .then(a.1.cmp(&b.1))
+            a.0.cmp(&b.0).then_with(|| compare_utf16(text(a.1), text(b.1))).then(a.1.cmp(&b.1))
         });
-        let twice = names
-            .windows(2)
-            .filter(|pair| pair[0].0 == pair[1].0 && text(pair[0].1) == text(pair[1].1));
+        let twice = names.windows(2).filter(|pair| pair[0].0 == pair[1].0 && text(pair[0].1) == text(pair[1].1));
         if let Some(name) = twice.map(|pair| pair[1].1).min() {
             return self.duplicate(name as usize);
         }
@@ -273,9 +242,6 @@ impl Reader<'_> {
     }
 
     fn duplicate(&self, name: usize) -> Result<(), JsonError> {
-        self.fail(
-            self.document.nodes[name].start as usize - 1,
-            JsonReason::DuplicateMember,
-        )
+        self.fail(self.document.nodes[name].start as usize - 1, JsonReason::DuplicateMember)
     }
 }

@@ -37,11 +37,7 @@ pub(super) fn plain_until(source: &[u8], mut at: usize) -> usize {
 }
 
 /// Decodes the escape whose backslash is at `at`; gives the offset after it, or where and why it is none.
-pub(super) fn unescape(
-    source: &[u8],
-    at: usize,
-    decoded: &mut Vec<u8>,
-) -> Result<usize, (usize, JsonReason)> {
+pub(super) fn unescape(source: &[u8], at: usize, decoded: &mut Vec<u8>) -> Result<usize, (usize, JsonReason)> {
     let byte = match source.get(at + 1) {
         None => return Err((source.len(), JsonReason::UnexpectedEnd)),
         Some(b'u') => return unescape_unicode(source, at, decoded),
@@ -57,17 +53,11 @@ pub(super) fn unescape(
     Ok(at + 2)
 }
 
-fn unescape_unicode(
-    source: &[u8],
-    at: usize,
-    decoded: &mut Vec<u8>,
-) -> Result<usize, (usize, JsonReason)> {
+fn unescape_unicode(source: &[u8], at: usize, decoded: &mut Vec<u8>) -> Result<usize, (usize, JsonReason)> {
     let unit = code_unit(source, at).ok_or((at, JsonReason::InvalidEscape))?;
     let (code, end) = match unit {
         0xd800..=0xdbff => match code_unit(source, at + 6) {
-            Some(low @ 0xdc00..=0xdfff) => {
-                (0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00), at + 12)
-            }
+            Some(low @ 0xdc00..=0xdfff) => (0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00), at + 12),
             _ => return Err((at, JsonReason::LoneSurrogate)),
         },
         _ => (unit, at + 6),
@@ -82,9 +72,7 @@ fn code_unit(source: &[u8], at: usize) -> Option<u32> {
     let [b'\\', b'u', digits @ ..] = source.get(at..at + 6)? else {
         return None;
     };
-    digits.iter().try_fold(0, |unit, &digit| {
-        Some(unit << 4 | char::from(digit).to_digit(16)?)
-    })
+    digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | char::from(digit).to_digit(16)?))
 }
 
 /// Orders names by their UTF-16 code units (RFC 8785, section 3.2.3) without encoding them so.
@@ -111,13 +99,7 @@ pub(super) fn sort_prefix(text: &[u8]) -> u64 {
         return prefix;
     }
     // U+E000 to U+FFFF move behind the supplementary characters.
-    u64::from_be_bytes(bytes.map(|byte| {
-        if matches!(byte, 0xee | 0xef) {
-            byte | 0x10
-        } else {
-            byte
-        }
-    }))
+    u64::from_be_bytes(bytes.map(|byte| if matches!(byte, 0xee | 0xef) { byte | 0x10 } else { byte }))
 }
 
 /// Writes the inside of a string with the escapes of RFC 8785, section 3.2.2.2.
@@ -136,14 +118,7 @@ pub(super) fn write_escaped(text: &[u8], sink: &mut impl Sink) {
             b'\r' => sink.put(b"\\r"),
             b'"' => sink.put(b"\\\""),
             b'\\' => sink.put(b"\\\\"),
-            control => sink.put(&[
-                b'\\',
-                b'u',
-                b'0',
-                b'0',
-                b'0' + (control >> 4),
-                HEX[usize::from(control & 15)],
-            ]),
+            control => sink.put(&[b'\\', b'u', b'0', b'0', b'0' + (control >> 4), HEX[usize::from(control & 15)]]),
         }
         at = end + 1;
     }
@@ -158,14 +133,8 @@ mod tests {
         for stop in [b'"', b'\\', 0x00, 0x1f] {
             for length in 0..40 {
                 let mut text = alloc::vec![b'x'; length];
-                text.extend_from_slice(&[
-                    0xff, 0x80, 0x7f, 0x20, b'!', b'#', b'[', b']', stop, b'"', 0,
-                ]);
-                assert_eq!(
-                    plain_until(&text, 0),
-                    length + 8,
-                    "stop {stop:#x} after {length}"
-                );
+                text.extend_from_slice(&[0xff, 0x80, 0x7f, 0x20, b'!', b'#', b'[', b']', stop, b'"', 0]);
+                assert_eq!(plain_until(&text, 0), length + 8, "stop {stop:#x} after {length}");
             }
         }
         assert_eq!(plain_until(b"abc", 0), 3);
@@ -192,11 +161,7 @@ mod tests {
         for a in names {
             for b in names {
                 let expected = a.encode_utf16().cmp(b.encode_utf16());
-                assert_eq!(
-                    compare_utf16(a.as_bytes(), b.as_bytes()),
-                    expected,
-                    "{a:?} {b:?}"
-                );
+                assert_eq!(compare_utf16(a.as_bytes(), b.as_bytes()), expected, "{a:?} {b:?}");
             }
         }
     }

@@ -19,12 +19,7 @@ impl Sink for Vec<u8> {
 
 /// Writes the value at a node. Recursion ends where the reader's limit on nesting ended.
 pub(super) fn write(document: &Document<'_>, at: usize, sink: &mut impl Sink) {
-    let mut writer = Writer {
-        document,
-        sink,
-        start: 0,
-        end: 0,
-    };
+    let mut writer = Writer { document, sink, start: 0, end: 0 };
     writer.value(at);
     writer.flush();
 }

@@ -58,18 +58,12 @@ impl Significant {
 
     /// Only what these pointers find. An empty list is [`Significant::everything`].
     pub fn include<I: IntoIterator<Item = S>, S: Into<String>>(pointers: I) -> Self {
-        Self {
-            fields: Fields::Include(collect(pointers)),
-            ..Self::default()
-        }
+        Self { fields: Fields::Include(collect(pointers)), ..Self::default() }
     }
 
     /// Everything but what these pointers find.
     pub fn exclude<I: IntoIterator<Item = S>, S: Into<String>>(pointers: I) -> Self {
-        Self {
-            fields: Fields::Exclude(collect(pointers)),
-            ..Self::default()
-        }
+        Self { fields: Fields::Exclude(collect(pointers)), ..Self::default() }
     }
 
     /// Request headers that count in addition, with all their values in order.

@@ -30,28 +30,14 @@ pub(crate) enum Token<'t> {
 
 impl Pointer {
     pub(crate) fn parse(text: &str) -> Result<Self, SelectError> {
-        let fail = |reason| SelectError {
-            entry: text.to_owned(),
-            reason,
-        };
+        let fail = |reason| SelectError { entry: text.to_owned(), reason };
         if text.is_empty() {
-            return Ok(Self {
-                text: String::new(),
-                segments: Vec::new(),
-            });
+            return Ok(Self { text: String::new(), segments: Vec::new() });
         }
-        let path = text
-            .strip_prefix('/')
-            .ok_or_else(|| fail(SelectReason::NoSlash))?;
-        let segments = path
-            .split('/')
-            .map(Segment::parse)
-            .collect::<Option<Vec<_>>>();
+        let path = text.strip_prefix('/').ok_or_else(|| fail(SelectReason::NoSlash))?;
+        let segments = path.split('/').map(Segment::parse).collect::<Option<Vec<_>>>();
         let segments = segments.ok_or_else(|| fail(SelectReason::InvalidEscape))?;
-        Ok(Self {
-            text: text.to_owned(),
-            segments,
-        })
+        Ok(Self { text: text.to_owned(), segments })
     }
 }
 
@@ -61,10 +47,7 @@ impl Segment {
             return Some(Self::Each);
         }
         let name = unescape(text)?;
-        let index = name
-            .parse()
-            .ok()
-            .filter(|index: &usize| index.to_string() == name);
+        let index = name.parse().ok().filter(|index: &usize| index.to_string() == name);
         Some(Self::Named { name, index })
     }
 
@@ -128,10 +111,7 @@ pub(crate) struct Step {
 /// The start of a walk, where every pointer matches.
 pub(crate) fn matching(pointers: &[Pointer]) -> Matching {
     let bits = u32::try_from(pointers.len()).unwrap_or(u32::MAX);
-    Matching {
-        pointers: 1_u64.checked_shl(bits).map_or(u64::MAX, |bit| bit - 1),
-        depth: 0,
-    }
+    Matching { pointers: 1_u64.checked_shl(bits).map_or(u64::MAX, |bit| bit - 1), depth: 0 }
 }
 
 impl Matching {
@@ -147,10 +127,7 @@ impl Matching {
             let number = left.trailing_zeros();
             left &= left - 1;
             let segments = &pointers[number as usize].segments;
-            if segments
-                .get(self.depth)
-                .is_some_and(|segment| segment.matches(token))
-            {
+            if segments.get(self.depth).is_some_and(|segment| segment.matches(token)) {
                 if segments.len() == self.depth + 1 {
                     found = true;
                 } else {
@@ -158,13 +135,7 @@ impl Matching {
                 }
             }
         }
-        Step {
-            found,
-            onward: Self {
-                pointers: onward,
-                depth: self.depth + 1,
-            },
-        }
+        Step { found, onward: Self { pointers: onward, depth: self.depth + 1 } }
     }
 }
 
@@ -199,13 +170,7 @@ mod tests {
             ("/a~", SelectReason::InvalidEscape),
             ("/a~2b", SelectReason::InvalidEscape),
         ] {
-            assert_eq!(
-                Pointer::parse(text),
-                Err(SelectError {
-                    entry: text.to_owned(),
-                    reason
-                })
-            );
+            assert_eq!(Pointer::parse(text), Err(SelectError { entry: text.to_owned(), reason }));
         }
     }
 
@@ -221,24 +186,10 @@ mod tests {
 
     #[test]
     fn sixty_four_pointers_fit() {
-        let pointers: Vec<_> = (0..64)
-            .map(|n| Pointer::parse(&alloc::format!("/{n}")).unwrap())
-            .collect();
-        assert!(
-            matching(&pointers)
-                .step(&pointers, Token::Element(63))
-                .found
-        );
-        assert!(
-            matching(&pointers[..1])
-                .step(&pointers, Token::Element(0))
-                .found
-        );
-        assert!(
-            !matching(&pointers[..1])
-                .step(&pointers, Token::Element(1))
-                .found
-        );
+        let pointers: Vec<_> = (0..64).map(|n| Pointer::parse(&alloc::format!("/{n}")).unwrap()).collect();
+        assert!(matching(&pointers).step(&pointers, Token::Element(63)).found);
+        assert!(matching(&pointers[..1]).step(&pointers, Token::Element(0)).found);
+        assert!(!matching(&pointers[..1]).step(&pointers, Token::Element(1)).found);
         assert!(matching(&[]).is_none());
     }
 }

@@ -44,10 +44,7 @@ impl Profile {
             Fields::Include(texts) if !texts.is_empty() => Selection::Include(pointers(texts)?),
             Fields::Exclude(texts) if !texts.is_empty() => {
                 if texts.iter().any(String::is_empty) {
-                    return Err(SelectError {
-                        entry: String::new(),
-                        reason: SelectReason::WholePayload,
-                    });
+                    return Err(SelectError { entry: String::new(), reason: SelectReason::WholePayload });
                 }
                 Selection::Exclude(pointers(texts)?)
             }
@@ -56,27 +53,15 @@ impl Profile {
         let mut headers = significant.headers;
         for name in &mut headers {
             if name.is_empty() || !name.bytes().all(is_token_character) {
-                return Err(SelectError {
-                    entry: name.clone(),
-                    reason: SelectReason::InvalidHeader,
-                });
+                return Err(SelectError { entry: name.clone(), reason: SelectReason::InvalidHeader });
             }
             name.make_ascii_lowercase();
         }
         let query = significant.query.map(sorted);
         if query.iter().flatten().any(String::is_empty) {
-            return Err(SelectError {
-                entry: String::new(),
-                reason: SelectReason::EmptyName,
-            });
+            return Err(SelectError { entry: String::new(), reason: SelectReason::EmptyName });
         }
-        let mut profile = Self {
-            id: ProfileId([0; 4]),
-            template,
-            selection,
-            headers: sorted(headers),
-            query,
-        };
+        let mut profile = Self { id: ProfileId([0; 4]), template, selection, headers: sorted(headers), query };
         profile.id = ProfileId::of(&profile.definition());
         Ok(profile)
     }
@@ -111,25 +96,13 @@ impl Profile {
         };
         // In canonical order.
         if let Selection::Exclude(pointers) = &self.selection {
-            member(
-                "exclude",
-                &mut pointers.iter().map(|pointer| pointer.text.as_str()),
-                true,
-            );
+            member("exclude", &mut pointers.iter().map(|pointer| pointer.text.as_str()), true);
         }
         if !self.headers.is_empty() {
-            member(
-                "headers",
-                &mut self.headers.iter().map(String::as_str),
-                true,
-            );
+            member("headers", &mut self.headers.iter().map(String::as_str), true);
         }
         if let Selection::Include(pointers) = &self.selection {
-            member(
-                "include",
-                &mut pointers.iter().map(|pointer| pointer.text.as_str()),
-                true,
-            );
+            member("include", &mut pointers.iter().map(|pointer| pointer.text.as_str()), true);
         }
         if let Some(query) = &self.query {
             member("query", &mut query.iter().map(String::as_str), true);
@@ -143,10 +116,7 @@ impl Profile {
 
     /// Reads what [`Profile::definition`] wrote, and nothing else: a definition of a later version is refused.
     pub fn parse(definition: &str) -> Result<Self, SelectError> {
-        let invalid = || SelectError {
-            entry: definition.to_owned(),
-            reason: SelectReason::InvalidDefinition,
-        };
+        let invalid = || SelectError { entry: definition.to_owned(), reason: SelectReason::InvalidDefinition };
         let document = Document::read(definition.as_bytes()).map_err(|_| invalid())?;
         let root = document.root();
         let list = |name: &str| root.member(name.as_bytes()).map(strings);
@@ -161,9 +131,7 @@ impl Profile {
         };
         let template = root.member(b"template").and_then(string);
         // Whatever was misunderstood above is written differently than it was read.
-        Self::new(template, significant)?
-            .checked(definition)
-            .ok_or_else(invalid)
+        Self::new(template, significant)?.checked(definition).ok_or_else(invalid)
     }
 
     fn checked(self, definition: &str) -> Option<Self> {
@@ -190,10 +158,7 @@ fn pointers(texts: Vec<String>) -> Result<Vec<Pointer>, SelectError> {
     let mut texts = sorted(texts);
     if texts.len() > MAX_POINTERS {
         let entry = texts.swap_remove(MAX_POINTERS);
-        return Err(SelectError {
-            entry,
-            reason: SelectReason::TooMany,
-        });
+        return Err(SelectError { entry, reason: SelectReason::TooMany });
     }
     texts.iter().map(|text| Pointer::parse(text)).collect()
 }
@@ -218,10 +183,7 @@ fn strings(value: Value<'_>) -> Vec<String> {
 }
 
 fn string(value: Value<'_>) -> Option<String> {
-    value
-        .string()
-        .and_then(|text| core::str::from_utf8(text).ok())
-        .map(ToOwned::to_owned)
+    value.string().and_then(|text| core::str::from_utf8(text).ok()).map(ToOwned::to_owned)
 }
 
 /// The name of a profile: the first four bytes of the SHA-256 of its definition.
@@ -290,9 +252,7 @@ mod tests {
         for significant in [
             Significant::everything(),
             Significant::exclude(["/ui", "/items/*/note", odd]),
-            Significant::include(["", "/a"])
-                .headers(["X-Tenant"])
-                .query(["dry run", "a"]),
+            Significant::include(["", "/a"]).headers(["X-Tenant"]).query(["dry run", "a"]),
             Significant::everything().query([""; 0]),
         ] {
             let profile = profile(significant);
@@ -306,10 +266,7 @@ mod tests {
         let one = profile(Significant::exclude(["/b", "/a", "/b"]).headers(["B", "a"]));
         let other = profile(Significant::exclude(["/a", "/b"]).headers(["a", "b"]));
         assert_eq!(one, other);
-        assert_eq!(
-            one.definition(),
-            r#"{"exclude":["/a","/b"],"headers":["a","b"],"template":"/orders/{id}"}"#
-        );
+        assert_eq!(one.definition(), r#"{"exclude":["/a","/b"],"headers":["a","b"],"template":"/orders/{id}"}"#);
         // Records name it for years: a change here orphans them.
         assert_eq!(one.id().to_string(), "32af8b8b");
         assert_eq!(Profile::default().id().to_string(), "74c905db");
@@ -329,37 +286,21 @@ mod tests {
             r#"{"template":1}"#,
             r#"{"exclude":["/a",1]}"#,
         ] {
-            assert_eq!(
-                Profile::parse(text).unwrap_err().reason,
-                SelectReason::InvalidDefinition,
-                "{text}"
-            );
+            assert_eq!(Profile::parse(text).unwrap_err().reason, SelectReason::InvalidDefinition, "{text}");
         }
     }
 
     #[test]
     fn what_cannot_be_used_is_named() {
         let refused = |significant: Significant| significant.check().unwrap_err();
-        assert_eq!(
-            refused(Significant::exclude(["/a", ""])).reason,
-            SelectReason::WholePayload
-        );
+        assert_eq!(refused(Significant::exclude(["/a", ""])).reason, SelectReason::WholePayload);
         assert_eq!(
             refused(Significant::include(["a"])).to_string(),
             "significant field `a`: a pointer starts with `/`"
         );
-        assert_eq!(
-            refused(Significant::everything().headers(["x y"])).reason,
-            SelectReason::InvalidHeader
-        );
-        assert_eq!(
-            refused(Significant::everything().query([""])).reason,
-            SelectReason::EmptyName
-        );
+        assert_eq!(refused(Significant::everything().headers(["x y"])).reason, SelectReason::InvalidHeader);
+        assert_eq!(refused(Significant::everything().query([""])).reason, SelectReason::EmptyName);
         let many = (0..65).map(|n| alloc::format!("/{n}"));
-        assert_eq!(
-            refused(Significant::exclude(many)).reason,
-            SelectReason::TooMany
-        );
+        assert_eq!(refused(Significant::exclude(many)).reason, SelectReason::TooMany);
     }
 }

@@ -18,11 +18,7 @@ use samekey_core::select::{Profile, Significant};
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// The body to read, `-` for standard input
-    #[arg(
-        value_name = "FILE",
-        required_unless_present = "diff",
-        conflicts_with = "diff"
-    )]
+    #[arg(value_name = "FILE", required_unless_present = "diff", conflicts_with = "diff")]
     pub file: Option<PathBuf>,
 
     /// Compare two bodies: print the significant fields that differ, one per line
@@ -105,11 +101,7 @@ fn diff(
     for difference in &differences {
         writeln!(out, "{difference}")?;
     }
-    Ok(if differences.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn payload<'a>(args: &'a Args, body: &'a [u8]) -> Payload<'a> {
@@ -124,9 +116,7 @@ fn payload<'a>(args: &'a Args, body: &'a [u8]) -> Payload<'a> {
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     if file == Path::new("-") {
         let mut body = Vec::new();
-        io::stdin()
-            .read_to_end(&mut body)
-            .context("cannot read standard input")?;
+        io::stdin().read_to_end(&mut body).context("cannot read standard input")?;
         return Ok(body);
     }
     fs::read(file).with_context(|| format!("cannot read {}", file.display()))
@@ -135,11 +125,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 /// Says why a body counts byte for byte although its content type asks for more.
 fn note_raw(file: &Path, payload: &Payload<'_>, notes: &mut impl Write) -> io::Result<()> {
     match why_raw(payload) {
-        Some(reason) => writeln!(
-            notes,
-            "{}: fingerprinted byte for byte: {reason}",
-            file.display()
-        ),
+        Some(reason) => writeln!(notes, "{}: fingerprinted byte for byte: {reason}", file.display()),
         None => Ok(()),
     }
 }
@@ -177,29 +163,19 @@ mod tests {
             let args = Command::try_parse_from(arguments)?.args;
             let (mut out, mut notes) = (Vec::new(), Vec::new());
             let code = run_with(&args, &mut out, &mut notes)?;
-            let notes =
-                String::from_utf8(notes)?.replace(&format!("{}/", self.0.path().display()), "");
+            let notes = String::from_utf8(notes)?.replace(&format!("{}/", self.0.path().display()), "");
             Ok((String::from_utf8(out)?, notes, code == ExitCode::SUCCESS))
         }
     }
 
     #[test]
     fn the_fingerprint_is_blind_to_spelling() {
-        let folder = Folder::new(&[
-            ("a.json", "{\"b\":1,\"a\":2}"),
-            ("b.json", "{ \"a\": 2.0, \"b\": 1 }\n"),
-        ]);
+        let folder = Folder::new(&[("a.json", "{\"b\":1,\"a\":2}"), ("b.json", "{ \"a\": 2.0, \"b\": 1 }\n")]);
         let (a, notes, _) = folder.run(&["a.json"]).unwrap();
-        assert!(
-            a.starts_with("fp1:json:74c905db:") && a.ends_with('\n') && notes.is_empty(),
-            "{a}{notes}"
-        );
+        assert!(a.starts_with("fp1:json:74c905db:") && a.ends_with('\n') && notes.is_empty(), "{a}{notes}");
         assert_eq!(folder.run(&["b.json"]).unwrap().0, a);
         assert_ne!(folder.run(&["--query", "x=1", "b.json"]).unwrap().0, a);
-        assert_eq!(
-            folder.run(&["--canonical", "b.json"]).unwrap().0,
-            "{\"a\":2,\"b\":1}\n"
-        );
+        assert_eq!(folder.run(&["--canonical", "b.json"]).unwrap().0, "{\"a\":2,\"b\":1}\n");
     }
 
     #[test]
@@ -216,49 +192,22 @@ mod tests {
     #[test]
     fn differing_fields_are_listed_one_per_line() {
         let folder = Folder::new(&[
-            (
-                "a.json",
-                r#"{"items":[{"sku":"tea","note":"x"}],"ui":1,"total":2}"#,
-            ),
+            ("a.json", r#"{"items":[{"sku":"tea","note":"x"}],"ui":1,"total":2}"#),
             ("b.json", r#"{"items":[{"sku":"pot","note":"y"}],"ui":2}"#),
         ]);
-        let diff = |arguments: &[&str]| {
-            folder
-                .run(&[arguments, &["--diff", "a.json", "b.json"]].concat())
-                .unwrap()
-        };
+        let diff = |arguments: &[&str]| folder.run(&[arguments, &["--diff", "a.json", "b.json"]].concat()).unwrap();
         let fields = "/items/0/sku: differs\n/total: only in the first\n";
-        assert_eq!(
-            diff(&["--exclude", "/ui", "--exclude", "/items/*/note"]),
-            (fields.into(), String::new(), false)
-        );
-        assert_eq!(
-            diff(&["--include", "/items/*/sku"]).0,
-            "/items/0/sku: differs\n"
-        );
-        assert_eq!(
-            diff(&["--exclude", "/*"]),
-            (String::new(), String::new(), true)
-        );
+        assert_eq!(diff(&["--exclude", "/ui", "--exclude", "/items/*/note"]), (fields.into(), String::new(), false));
+        assert_eq!(diff(&["--include", "/items/*/sku"]).0, "/items/0/sku: differs\n");
+        assert_eq!(diff(&["--exclude", "/*"]), (String::new(), String::new(), true));
     }
 
     #[test]
     fn forms_have_fields_too() {
         let folder = Folder::new(&[("a.txt", "amount=1&ui=x+y")]);
-        let form = [
-            "--content-type",
-            "application/x-www-form-urlencoded",
-            "--canonical",
-            "a.txt",
-        ];
+        let form = ["--content-type", "application/x-www-form-urlencoded", "--canonical", "a.txt"];
         assert_eq!(folder.run(&form).unwrap().0, "amount=1&ui=x%20y\n");
-        assert_eq!(
-            folder
-                .run(&[&["--include", "/amount"][..], &form].concat())
-                .unwrap()
-                .0,
-            "~amount=1\n"
-        );
+        assert_eq!(folder.run(&[&["--include", "/amount"][..], &form].concat()).unwrap().0, "~amount=1\n");
     }
 
     #[test]
@@ -266,15 +215,9 @@ mod tests {
         let folder = Folder::new(&[("a.json", "1")]);
         let error = |arguments: &[&str]| folder.run(arguments).unwrap_err().to_string();
         assert!(error(&[]).contains("required"));
-        assert!(
-            error(&["--include", "/a", "--exclude", "/b", "a.json"])
-                .contains("cannot be used with")
-        );
+        assert!(error(&["--include", "/a", "--exclude", "/b", "a.json"]).contains("cannot be used with"));
         assert!(error(&["--diff", "a.json"]).contains("2 values required"));
-        assert_eq!(
-            error(&["--exclude", "ui", "a.json"]),
-            "significant field `ui`: a pointer starts with `/`"
-        );
+        assert_eq!(error(&["--exclude", "ui", "a.json"]), "significant field `ui`: a pointer starts with `/`");
         assert!(error(&["missing.json"]).starts_with("cannot read "));
     }
 
@@ -282,9 +225,6 @@ mod tests {
     fn the_help_shows_examples() {
         use clap::CommandFactory;
         let help = Command::command().render_long_help().to_string();
-        assert!(
-            help.contains("--exclude /ui --diff first.json second.json"),
-            "{help}"
-        );
+        assert!(help.contains("--exclude /ui --diff first.json second.json"), "{help}");
     }
 }

@@ -1,6 +1,7 @@
 //! The command line: what it takes, and which function does it.
 
 mod demo;
+mod fingerprint;
 mod logs;
 mod serve;
 mod settings;
@@ -29,12 +30,15 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Start samekey in front of a small shop that comes with it, and print curl lines to try
     Demo(demo::DemoArgs),
+    /// Show what a request is bound to: its fingerprint, its canonical form, or what tells two payloads apart
+    Fingerprint(fingerprint::Args),
 }
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => runtime().and_then(|runtime| runtime.block_on(serve::run(*args))),
+        Command::Fingerprint(args) => fingerprint::run(&args, &mut std::io::stdout().lock()),
         Command::Demo(args) => runtime().and_then(|runtime| runtime.block_on(demo::run(args, serve_demo))),
     };
     match result {

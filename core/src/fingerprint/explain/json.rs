@@ -11,23 +11,12 @@ use super::{Change, Differences, Place};
 use crate::json::{Document, Elements, Members, Value, View, compare_utf16};
 use crate::select::{Matching, Pointer, Segment, Selection, Token, matching, push};
 
-pub(super) fn compare(
-    first: &Document<'_>,
-    second: &Document<'_>,
-    selection: &Selection,
-    found: &mut Differences,
-) {
+pub(super) fn compare(first: &Document<'_>, second: &Document<'_>, selection: &Selection, found: &mut Differences) {
     let (first, second) = (first.root(), second.root());
-    let mut walk = Walk {
-        excluded: &[],
-        path: String::new(),
-        found,
-    };
+    let mut walk = Walk { excluded: &[], path: String::new(), found };
     match selection {
         Selection::Exclude(pointers) => walk.excluded = pointers,
-        Selection::Include(pointers)
-            if finds_anything(first, pointers) || finds_anything(second, pointers) =>
-        {
+        Selection::Include(pointers) if finds_anything(first, pointers) || finds_anything(second, pointers) => {
             let start = walk.found.0.len();
             for pointer in pointers {
                 walk.project(Some(first), Some(second), &pointer.segments);
@@ -95,12 +84,7 @@ impl Walk<'_> {
     }
 
     /// Compares what the rest of a pointer finds on both sides.
-    fn project(
-        &mut self,
-        first: Option<Value<'_>>,
-        second: Option<Value<'_>>,
-        segments: &[Segment],
-    ) {
+    fn project(&mut self, first: Option<Value<'_>>, second: Option<Value<'_>>, segments: &[Segment]) {
         match segments {
             [] => match (first, second) {
                 (Some(first), Some(second)) => self.values(first, second, matching(&[])),
@@ -118,12 +102,7 @@ impl Walk<'_> {
         }
     }
 
-    fn project_each(
-        &mut self,
-        first: Option<Value<'_>>,
-        second: Option<Value<'_>>,
-        rest: &[Segment],
-    ) {
+    fn project_each(&mut self, first: Option<Value<'_>>, second: Option<Value<'_>>, rest: &[Segment]) {
         // What is not there has no elements, as a scalar has none.
         let first = first.map_or(View::Scalar, Value::view);
         let second = second.map_or(View::Scalar, Value::view);
@@ -150,12 +129,7 @@ impl Walk<'_> {
     }
 
     /// Elements or members that `*` walks: their places count even where the rest of the pointer finds nothing.
-    fn project_pair(
-        &mut self,
-        first: Option<Value<'_>>,
-        second: Option<Value<'_>>,
-        rest: &[Segment],
-    ) {
+    fn project_pair(&mut self, first: Option<Value<'_>>, second: Option<Value<'_>>, rest: &[Segment]) {
         if first.is_some() && second.is_some() {
             self.project(first, second, rest);
         } else {
@@ -165,11 +139,7 @@ impl Walk<'_> {
 }
 
 fn only(first: bool) -> Change {
-    if first {
-        Change::OnlyFirst
-    } else {
-        Change::OnlySecond
-    }
+    if first { Change::OnlyFirst } else { Change::OnlySecond }
 }
 
 fn written(value: Value<'_>) -> Vec<u8> {
@@ -208,11 +178,7 @@ fn each_member<'d>(
         let left = one.filter(|_| order.is_le());
         let right = other.filter(|_| order.is_ge());
         let name = left.or(right).map_or(&[][..], |member| member.0.text());
-        pair(
-            name,
-            left.map(|member| member.1),
-            right.map(|member| member.1),
-        );
+        pair(name, left.map(|member| member.1), right.map(|member| member.1));
         if order.is_le() {
             one = first.next();
         }
