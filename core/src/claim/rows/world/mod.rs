@@ -6,10 +6,10 @@
 //! of them in turn and sees the promise break.
 
 mod handler;
+mod outside;
 mod promises;
 mod signature;
 
-use super::transition::{Probed, Settlement};
 use super::*;
 use std::vec::Vec;
 
@@ -48,6 +48,8 @@ pub(super) enum Assumption {
     OperatorsWait,
     /// Nothing is under way any more when a backup is restored.
     NothingOutlivesARestore,
+    /// No answer from before a restore arrives after it: H1 leaves an uncertain record to its holder.
+    AnswersDieInARestore,
     /// Nobody sends a key that was forgotten at or before a horizon: D4 is tried before D5.
     ForgottenIsForgotten,
     /// Nobody sends a key without a time after its retry budget.
@@ -332,42 +334,6 @@ impl World {
             self.hear_the_end()?;
         }
         Ok(true)
-    }
-
-    fn probe(&mut self, rules: &Rules) -> bool {
-        let Some(Look { revision, at: asked_at, happened }) = self.look.take() else { return false };
-        let verdict = if happened { Probed::Done(answer(201)) } else { Probed::Absent };
-        self.event(&Event::Probe { revision, asked_at, verdict }, rules)
-    }
-
-    fn operator(&mut self, ends: bool, rules: &Rules) -> bool {
-        let Some(Look { revision, at: looked_at, happened }) = self.look.take() else { return false };
-        let lies = rules.broken == Some(Assumption::Truth);
-        let settlement = match (happened && !lies, ends) {
-            (true, _) => Settlement::Ended(answer(201)),
-            (false, true) => Settlement::Ended(answer(404)),
-            (false, false) => Settlement::Released,
-        };
-        let force = rules.broken == Some(Assumption::OperatorsWait);
-        self.event(&Event::Operator { revision, looked_at, force, settlement }, rules)
-    }
-
-    fn restore(&mut self, rules: &Rules) -> bool {
-        let Some(backup) = self.backup.take() else { return false };
-        // What people heard since the backup does not bind any more: the price of restoring one.
-        let Backup { record, marks, settled, forgotten } = backup;
-        (self.settled, self.forgotten, self.restored) = (settled, forgotten, true);
-        self.look = None;
-        self.marks = Marks { horizon: Some(self.now), ..marks };
-        self.record = record;
-        for handler in &mut self.handlers {
-            let answered = matches!(handler.phase, Phase::Answered(_));
-            if !answered && rules.broken != Some(Assumption::NothingOutlivesARestore) {
-                handler.phase = Phase::Gone;
-            }
-        }
-        self.event(&Event::Horizon, rules);
-        true
     }
 
     /// An event meets the record; whether it was right.
