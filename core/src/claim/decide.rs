@@ -158,16 +158,9 @@ fn first_claim(fingerprint: Option<Fingerprint>, holder: Holder, context: &Conte
 fn by_state(record: &Record, delivery: &Delivery, context: &Context<'_>) -> Verdict {
     let now = context.now;
     match record.state {
-        State::InProgress if lapsed(record, context) => match transition(record, &Event::Tick, context) {
-            Ok(Write::Update(ticked)) => {
-                let verdict = by_state(&ticked, delivery, context);
-                // One write, so one step of the revision: the record that was read is the one that is replaced.
-                let mut written = verdict.write.unwrap_or(ticked);
-                written.revision = record.revision + 1;
-                Verdict { write: Some(written), say: verdict.say }
-            }
-            _ => Verdict::say(Say::Wait),
-        },
+        State::InProgress if lapsed(record, context) => {
+            judged_first(record, context, |ticked| by_state(ticked, delivery, context))
+        }
         State::InProgress if record.fence.holder == delivery.holder => Verdict::say(Say::Run(record.fence)),
         State::InProgress => Verdict::say(Say::Wait),
         State::Completed | State::Failed
@@ -183,6 +176,16 @@ fn by_state(record: &Record, delivery: &Delivery, context: &Context<'_>) -> Verd
         }
         State::Released => next_claim(record, false, delivery, context),
     }
+}
+
+/// D9: a lapsed claim meets the recoverer's tick, then whoever came is answered by the new state.
+fn judged_first(record: &Record, context: &Context<'_>, by_new_state: impl FnOnce(&Record) -> Verdict) -> Verdict {
+    let Ok(Write::Update(ticked)) = transition(record, &Event::Tick, context) else { return Verdict::say(Say::Wait) };
+    let verdict = by_new_state(&ticked);
+    // One write, so one step of the revision: the record that was read is the one that is replaced.
+    let mut written = verdict.write.unwrap_or(ticked);
+    written.revision = record.revision + 1;
+    Verdict { write: Some(written), say: verdict.say }
 }
 
 fn next_claim(record: &Record, took_over: bool, delivery: &Delivery, context: &Context<'_>) -> Verdict {
@@ -218,6 +221,9 @@ pub fn close(
         };
     };
     match record.state {
+        State::InProgress if lapsed(record, context) => {
+            judged_first(record, context, |ticked| close(Some(ticked), gate, key_time, marks, context))
+        }
         State::Released if record.effects.none() => {
             let mut written = closed(record, context, record.fence.attempt);
             written.revision = record.revision + 1;

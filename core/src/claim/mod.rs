@@ -40,7 +40,7 @@
 //! | G1 | uncertain | give up | `give_up` passed since settle_after | failed, effect unknown | – |
 //! | C1 | none | close | not D3, D4, D5 | expired (closed) | closed |
 //! | C2 | released | close | no effect row | expired (closed) | closed |
-//! | C3 | any other | close | – | – | what a delivery would hear |
+//! | C3 | any other | close | – | – (lapsed: as T1, T2, then by the new state) | what a delivery would hear |
 //! | E1 | completed, failed | sweep | now ≥ expires_at | expired | – |
 //! | E2 | expired, released | sweep | see [`transition::may_forget`] | none | – |
 //! | H1 | in_progress, released | horizon | – | uncertain (restore, settle_after = now, new holder) | – |

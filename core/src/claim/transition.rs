@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use super::{Context, Ended, Fence, Holder, Reason, Record, State, lapsed};
+use super::{Context, Effects, Ended, Fence, Holder, Reason, Record, State, lapsed};
 use crate::policy::{Recovery, Timeless};
 use crate::time::Timestamp;
 
@@ -179,7 +179,10 @@ pub fn transition(record: &Record, event: &Event, context: &Context<'_>) -> Resu
                 _ if *revision != record.revision => nothing,
                 Settlement::Ended(answer) => Ok(Write::Update(ended(record, answer, context))),
                 Settlement::Released if looked_late || *force => {
-                    Ok(Write::UpdateAndCloseEffects(released(record, None, context)))
+                    let Effects { open, finished, not_applied } = record.effects;
+                    let effects = Effects { open: 0, finished, not_applied: not_applied + open };
+                    let written = Record { effects, ..released(record, None, context) };
+                    Ok(Write::UpdateAndCloseEffects(written))
                 }
                 Settlement::Released => nothing,
             }
