@@ -16,7 +16,7 @@ use samekey_core::select::{Profile, Significant};
 /// parts without the boundary, everything else by its bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Args {
+pub(crate) struct Args {
     /// The body to read, `-` for standard input
     #[arg(value_name = "FILE", required_unless_present = "diff", conflicts_with = "diff")]
     pub file: Option<PathBuf>,
@@ -59,7 +59,7 @@ Examples:
   samekey fingerprint --exclude /ui --diff first.json second.json";
 
 /// Runs the command. The exit code is 1 if two payloads differ.
-pub fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     run_with(args, out, &mut io::stderr())
 }
 

@@ -7,9 +7,14 @@ use samekey_core::{KeyRule, Policy};
 
 use crate::layer::Limits;
 
+/// A number without a unit, other than nought.
+fn is_bare(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.bytes().any(|byte| byte != b'0')
+}
+
 /// `90s`, `5d`, `300ms`. A bare number is refused: nobody can see its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) && text.trim_start_matches('0') != "" {
+    if is_bare(text) {
         return Err(format!("{text} has no unit; write for instance {text}s, {text}ms or {text}m"));
     }
     humantime::parse_duration(text).map_err(|error| format!("{error}; write for instance 30s, 500ms, 5d"))
@@ -17,7 +22,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// `8MiB`, `512KiB`, `1000B`.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) && text.trim_start_matches('0') != "" {
+    if is_bare(text) {
         return Err(format!("{text} has no unit; write for instance {text}B, {text}KiB or {text}MiB"));
     }
     let size: bytesize::ByteSize = text.parse().map_err(|error| format!("{error}; write for instance 8MiB, 512KiB"))?;

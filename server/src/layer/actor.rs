@@ -21,10 +21,13 @@ pub struct ActorSource {
     explained: Arc<AtomicBool>,
 }
 
+/// Finds the actor in a request's head.
+type Find = dyn Fn(&Parts) -> Option<Actor> + Send + Sync;
+
 #[derive(Clone)]
 enum Kind {
     None,
-    Extract(Arc<dyn Fn(&Parts) -> Option<Actor> + Send + Sync>),
+    Extract(Arc<Find>),
     Credentials,
     Header { name: HeaderName, trusted: Trusted },
 }

@@ -36,7 +36,7 @@ pub(crate) enum Heard<H> {
     /// The answer to send.
     Answer(Response),
     /// Nothing ran; the handler comes back.
-    Told(Told, H),
+    Told(Box<(Told, H)>),
     /// Nothing ran, because the store refused.
     Refused(Problem),
 }
@@ -75,7 +75,7 @@ pub(crate) async fn run<H: Start>(
         Err(error) => return drop(heard.send(Heard::Refused(error.into()))),
     };
     let (Say::Run(fence), Some(found)) = (told.say, told.found.as_ref()) else {
-        return drop(heard.send(Heard::Told(told, handler)));
+        return drop(heard.send(Heard::Told(Box::new((told, handler)))));
     };
     let running = Running::new(&ask, found, fence, &shared.store);
     let hold = shared.store.hold(found.id, fence, &ask.policy, asked);

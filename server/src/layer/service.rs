@@ -14,7 +14,7 @@ use samekey_core::claim::decide::without_running;
 use samekey_core::claim::{Event, Holder, Say, State};
 use samekey_core::problem::Code;
 use samekey_core::receipt::{Receipt, Word};
-use samekey_core::{Actor, Key};
+use samekey_core::Actor;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -172,8 +172,9 @@ impl Covered<'_> {
                     match hears.await {
                         Ok(Heard::Answer(response)) => return Ok(response),
                         Ok(Heard::Refused(problem)) => return Err(problem),
-                        Ok(Heard::Told(told, back)) => {
-                            handler = back;
+                        Ok(Heard::Told(back)) => {
+                            let told;
+                            (told, handler) = *back;
                             told
                         }
                         Err(_) => {
@@ -202,7 +203,7 @@ impl Covered<'_> {
                     drop(handler);
                     return self.wait(patience, &ask, told, seen).await;
                 }
-                _ => return say(told, &key, &ask),
+                _ => return say(&told, &ask),
             }
         }
     }
@@ -246,7 +247,7 @@ impl Covered<'_> {
                 Some(now) if now.say == Say::Wait => told = now,
                 Some(now) => {
                     seen.told(&now);
-                    return say(now, &ask.key, ask);
+                    return say(&now, ask);
                 }
                 // Something would be written: a lapsed claim is judged, everything else is somebody else's turn.
                 None => match self.shared.store.find(ask).await? {
@@ -280,11 +281,11 @@ const LOOK_AGAIN_LEAST: Duration = Duration::from_millis(100);
 const LOOK_AGAIN_MOST: Duration = Duration::from_secs(5);
 
 /// What a delivery hears that does not run.
-fn say(told: Told, key: &Key, ask: &Ask) -> Result<Response, Problem> {
+fn say(told: &Told, ask: &Ask) -> Result<Response, Problem> {
     match (told.say, &told.found, &told.response) {
         (Say::Replay, Some(found), Some(response)) => Ok(answer::replay(&found.record, response.clone())),
-        (Say::Refuse(code), ..) => Err(answer::refusal(code, &told, key, &ask.policy)),
-        (Say::Closed, ..) => Err(answer::refusal(Code::KeyClosed, &told, key, &ask.policy)),
+        (Say::Refuse(code), ..) => Err(answer::refusal(code, told, &ask.key, &ask.policy)),
+        (Say::Closed, ..) => Err(answer::refusal(Code::KeyClosed, told, &ask.key, &ask.policy)),
         _ => Err(Problem::new(Code::StoreUnavailable, "The record could not be read. Nothing was run.")),
     }
 }

@@ -27,7 +27,7 @@ impl Phase {
 /// Serves until it is aborted.
 pub(crate) async fn serve(listener: TcpListener, store: Store, phase: Phase) {
     let routes = Router::new()
-        .route("/healthz", get(|| async { answer(StatusCode::OK, json!({ "status": "alive" })) }))
+        .route("/healthz", get(|| async { answer(StatusCode::OK, &json!({ "status": "alive" })) }))
         .route("/readyz", get(ready))
         .with_state((store, phase));
     if let Err(error) = axum::serve(listener, routes).await {
@@ -38,17 +38,17 @@ pub(crate) async fn serve(listener: TcpListener, store: Store, phase: Phase) {
 /// Ready is a server whose store takes a write; the service behind has its own probe.
 async fn ready(State((store, phase)): State<(Store, Phase)>) -> Response {
     if phase.0.load(Ordering::Relaxed) {
-        return answer(StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "draining" }));
+        return answer(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "draining" }));
     }
     match store.ready().await {
-        Ok(()) => answer(StatusCode::OK, json!({ "status": "ready" })),
+        Ok(()) => answer(StatusCode::OK, &json!({ "status": "ready" })),
         Err(error) => {
             tracing::warn!(event = "not_ready", error = %error);
-            answer(StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "store unavailable" }))
+            answer(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "store unavailable" }))
         }
     }
 }
 
-fn answer(status: StatusCode, body: serde_json::Value) -> Response {
+fn answer(status: StatusCode, body: &serde_json::Value) -> Response {
     (status, [(CACHE_CONTROL, "no-store"), (CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
