@@ -129,9 +129,10 @@ impl IntoResponse for Problem {
         if let Some(after) = self.retry_after {
             body.insert("retry_after".into(), delay_seconds(after).into());
         }
-        // Stripe's SDKs for JavaScript look at no status: an answer without `error` would resolve as the object
-        // that was asked for.
-        let error = json!({ "type": "idempotency_error", "code": row.name, "message": self.detail.as_ref() });
+        // Stripe's SDK for JavaScript looks at no status: an answer without `error` would resolve as the object that
+        // was asked for. The one for Python shows the message only.
+        let message = format!("{}: {}", row.name, self.detail);
+        let error = json!({ "type": "idempotency_error", "code": row.name, "message": message });
         body.insert("error".into(), error);
         body.extend(self.members.clone());
 

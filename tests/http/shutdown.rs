@@ -33,10 +33,10 @@ async fn sigterm_lets_running_handlers_finish_and_their_callers_hear_it() {
 async fn while_draining_nothing_new_is_claimed() {
     let upstream = Upstream::start().await;
     let gate = Gate::new();
-    upstream.next(Reply::json(201, "{}").gated(&gate));
     let mut samekey = Serve::before(&upstream).start().await;
     let mut kept = samekey.connect().await;
     kept.exchange(&Request::new("GET", "/warm")).await;
+    upstream.next(Reply::json(201, "{}").gated(&gate));
     let first = samekey.spawn(&Request::order("k"));
     upstream.ledger().arrived(2).await;
     samekey.signal(Signal::TERM);

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use samekey_core::Actor;
 
 use crate::names;
+use crate::problem::Problem;
 use crate::store::Store;
 
 /// How the actor of a request is found.
@@ -95,7 +96,12 @@ impl ActorSource {
         }
     }
 
-    pub(crate) fn of(&self, parts: &Parts, store: &Store) -> Option<Actor> {
+    /// The actor of a request; an error where it cannot be found out now.
+    pub(crate) async fn of(&self, parts: &Parts, store: &Store) -> Result<Option<Actor>, Problem> {
+        Ok(self.of_now(parts, store))
+    }
+
+    fn of_now(&self, parts: &Parts, store: &Store) -> Option<Actor> {
         match &self.kind {
             Kind::None => None,
             Kind::Extract(find) => find(parts),

@@ -132,7 +132,7 @@ impl Covered<'_> {
         S::Future: Send,
     {
         let policy = Arc::clone(&self.route.policy);
-        let actor = self.actor(&parts)?;
+        let actor = self.actor(&parts).await?;
         seen.actor(&actor);
         let key = admit::key(&parts, &policy, &actor)?;
         seen.key(&key);
@@ -208,8 +208,8 @@ impl Covered<'_> {
         }
     }
 
-    fn actor(&self, parts: &Parts) -> Result<Actor, Problem> {
-        let actor = match self.shared.actor.of(parts, &self.shared.store) {
+    async fn actor(&self, parts: &Parts) -> Result<Actor, Problem> {
+        let actor = match self.shared.actor.of(parts, &self.shared.store).await? {
             Some(actor) => actor,
             None if self.route.policy.anonymous => Actor::anonymous(),
             None => {
