@@ -100,9 +100,8 @@ async fn forged_tokens_are_refused_and_nothing_runs() {
     let der: Vec<u8> = trimmed.lines().filter(|line| !line.starts_with('-')).collect::<String>().into_bytes();
     let none = |alg: &str| format!("{}.{payload}.", base64url(format!(r#"{{"alg":"{alg}","typ":"JWT"}}"#)));
     let bob = base64url(claims("bob").to_string());
-    let head_says = |more: &str| {
-        signed_raw("rsa", RS256, &format!(r#"{{"alg":"RS256",{more}}}"#), &claims("ann").to_string())
-    };
+    let head_says =
+        |more: &str| signed_raw("rsa", RS256, &format!(r#"{{"alg":"RS256",{more}}}"#), &claims("ann").to_string());
     let nested = signed_raw("rsa", RS256, r#"{"alg":"RS256","cty":"JWT"}"#, &good);
     let mut flipped = signature.to_owned().into_bytes();
     flipped[40] = if flipped[40] == b'A' { b'B' } else { b'A' };

@@ -22,7 +22,9 @@ fn shop(received: &Received) -> Reply {
         () if cookie.contains("sid=page") => Reply::with(200, "text/html", "<p>Please sign in"),
         () if cookie.contains("sid=broken") => Reply::json(500, r#"{"user":{"id":"ann"}}"#),
         () if cookie.contains("sid=reset") => Reply::reset(),
-        () if cookie.contains("sid=large") => Reply::json(200, &format!(r#"{{"user":{{"id":"{}"}}}}"#, "x".repeat(100_000))),
+        () if cookie.contains("sid=large") => {
+            Reply::json(200, &format!(r#"{{"user":{{"id":"{}"}}}}"#, "x".repeat(100_000)))
+        }
         () => Reply::json(401, r#"{"user":{"id":"ann"}}"#),
     }
 }
@@ -78,7 +80,8 @@ async fn strangers_are_told_to_sign_in() {
 async fn only_credentials_are_passed_on() {
     let upstream = Upstream::start().await;
     let samekey = before(&upstream).await;
-    let request = order("k-1", "a=1").header("cookie", "sid=ann").header("X-User", "root").header("X-Request-Id", "r-1");
+    let request =
+        order("k-1", "a=1").header("cookie", "sid=ann").header("X-User", "root").header("X-Request-Id", "r-1");
     samekey.send(&request.header("X-HTTP-Method-Override", "DELETE").header("Accept", "text/html")).await;
     let question = upstream.ledger().all().into_iter().next().expect("a question");
     assert_eq!((question.method.as_str(), question.target.as_str()), ("GET", "/api/me"));
@@ -117,8 +120,11 @@ async fn a_silent_application_is_not_waited_for_for_ever() {
     let answer = samekey.send(&order("k-1", "sid=ann")).await;
     answer.refuses(503, "store_unavailable", "retry_same_key", "unknown");
     samekey.send(&order("k-1", "sid=ann")).await.ran(201, "completed", 1);
-    upstream.refuse().await;
+    let nobody = Upstream::unreachable();
+    let kind = format!("whoami:{}/me#/id", nobody.url());
+    let samekey = Serve::before(&upstream).set("--actor", &kind).start().await;
     samekey.send(&order("k-2", "sid=17")).await.refuses(503, "store_unavailable", "retry_same_key", "unknown");
+    assert_eq!(upstream.effects("k-2"), 0);
 }
 
 #[tokio::test]

@@ -275,7 +275,7 @@ mod tests {
             ("jwt:iss", "jwt:sub"),
             ("whoami:/api/me", "#/id"),
             ("whoami:/api/me#id", "#/id"),
-            ("whoami:api/me#/id", "http://"),
+            ("whoami:api/me#/id", "whoami:/api/me"),
             ("whoami:https://shop.example/me#/id", "not supported yet"),
             ("whoami:http://u:p@shop.example/me#/id", "password"),
             ("constant:", "constant:shop"),
