@@ -47,7 +47,7 @@ impl FromHeader {
         }
         let Some(value) = id::only_line(&parts.headers, &self.name)? else { return Ok(None) };
         // A comma is what becomes of two lines on their way through a proxy (RFC 9110, section 5.3).
-        let name = std::str::from_utf8(value.as_bytes()).ok().map(str::trim).filter(|name| !name.contains(','));
+        let name = std::str::from_utf8(value.as_bytes().trim_ascii()).ok().filter(|name| !name.contains(','));
         let actor = name.and_then(id::actor);
         actor.map(Some).ok_or_else(|| id::refused("The proxy in front names no single caller. Nothing was run."))
     }
