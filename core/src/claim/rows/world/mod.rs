@@ -2,8 +2,9 @@
 //! who tell the truth, a backup. Every promise that a step could break is checked where the step is taken.
 //!
 //! What the design assumes is an assumption here too: an effect of a handler happens before `settle_after` of its
-//! claim, operators look after it, and nothing of before is under way when a backup is restored. `search` drops each
-//! of them in turn and sees the promise break.
+//! claim, operators look after it, clients' clocks run ahead by no more than `clock_skew`. `search` drops each of them
+//! in turn and sees the promise break. A restore is no such assumption: handlers live through it and go on for as long
+//! as the server lets a claim of that moment, and their answers arrive long after it.
 
 mod handler;
 mod outside;
@@ -23,6 +24,7 @@ pub(super) fn quick_policy() -> Policy {
         .remember(ms(2))
         .retry_budget(ms(2));
     policy.give_up = ms(2);
+    policy.clock_skew = ms(1);
     policy
 }
 
@@ -32,8 +34,8 @@ pub(super) struct Rules {
     pub policy: Policy,
     /// How many deliveries may run.
     pub runs: usize,
-    /// The key carries its time.
-    pub timed: bool,
+    /// How far the clock that minted the key ran ahead; nothing: the key carries no time.
+    pub key_ahead: Option<Duration>,
     /// A backup may be taken and restored, once.
     pub backup: bool,
     /// An assumption that does not hold.
@@ -46,10 +48,8 @@ pub(super) enum Assumption {
     EffectsEnd,
     /// An operator releases only on what was seen after `settle_after`.
     OperatorsWait,
-    /// Nothing is under way any more when a backup is restored.
-    NothingOutlivesARestore,
-    /// No answer from before a restore arrives after it: H1 leaves an uncertain record to its holder.
-    AnswersDieInARestore,
+    /// No clock of a client runs ahead by more than `clock_skew`: no key is without a time first and has one later.
+    ClocksAgree,
     /// Nobody sends a key that was forgotten at or before a horizon: D4 is tried before D5.
     ForgottenIsForgotten,
     /// Nobody sends a key without a time after its retry budget.
@@ -120,7 +120,8 @@ pub(super) struct World {
     pub now: Timestamp,
     pub record: Option<Record>,
     marks: Marks,
-    key_time: Option<Timestamp>,
+    /// The time that the key carries.
+    minted: Option<Timestamp>,
     handlers: Vec<Handler>,
     effects: u32,
     look: Option<Look>,
@@ -163,7 +164,7 @@ impl World {
             now: NOW,
             record: None,
             marks,
-            key_time: rules.timed.then_some(NOW),
+            minted: rules.key_ahead.map(|ahead| NOW + ahead),
             handlers: Vec::new(),
             effects: 0,
             look: None,
@@ -213,6 +214,11 @@ impl World {
         Context { now: self.now, policy: &rules.policy, may_judge, new_holder: Holder::from_bytes([nonce; 16]) }
     }
 
+    /// The time of the key, if it is believed.
+    fn key_time(&self, rules: &Rules) -> Option<Timestamp> {
+        self.minted.filter(|time| *time <= self.now + rules.policy.clock_skew)
+    }
+
     fn step(&mut self, step: Step, rules: &Rules) -> Result<bool, &'static str> {
         match step {
             Step::Clock => self.now = self.now + ms(1),
@@ -230,8 +236,9 @@ impl World {
             }
             Step::BeginEffect(of) => {
                 let Some(fence) = self.fence(of, Phase::Running) else { return Ok(false) };
-                // An effect that finished is not called again.
-                let wanted = self.handlers[of].journal == Journal::NotStarted && self.effects == 0;
+                // An effect that finished is not called again, if the journal says so.
+                let finished = self.record.as_ref().is_some_and(|record| record.effects.finished > 0);
+                let wanted = self.handlers[of].journal == Journal::NotStarted && !finished;
                 if !wanted || !self.event(&Event::Start(fence), rules) {
                     return Ok(false);
                 }
@@ -272,7 +279,8 @@ impl World {
             Step::Operator { ends } => return Ok(self.operator(ends, rules)),
             Step::GiveUp => return Ok(self.event(&Event::GiveUp, rules)),
             Step::Sweep => {
-                return Ok(self.event(&Event::Sweep { key_time: self.key_time, forget_limit: self.now }, rules));
+                let key_time = self.key_time(rules);
+                return Ok(self.event(&Event::Sweep { key_time, forget_limit: self.now }, rules));
             }
             Step::Backup => {
                 if self.backup.is_some() || self.restored {
@@ -295,7 +303,7 @@ impl World {
         let number = self.handlers.len() as u8;
         let delivery = Delivery {
             fingerprint: payload,
-            key_time: self.key_time,
+            key_time: self.key_time(rules),
             holder: Holder::from_bytes([number; 16]),
             gate: Gate::Open,
             marks: self.marks,
@@ -324,7 +332,7 @@ impl World {
             return Ok(false);
         }
         let verdict =
-            close(self.record.as_ref(), Gate::Open, self.key_time, self.marks, &self.context(rules, may_judge));
+            close(self.record.as_ref(), Gate::Open, self.key_time(rules), self.marks, &self.context(rules, may_judge));
         let Some(written) = verdict.write else { return Ok(false) };
         self.write(Some(written));
         if verdict.say == Say::Closed {

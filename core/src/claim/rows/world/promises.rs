@@ -36,8 +36,9 @@ impl World {
         let holds = |assumption| rules.broken != Some(assumption);
         let budget_spent = self.marks.horizon.is_some_and(|horizon| self.now >= horizon + rules.policy.retry_budget);
         let out_of_memory =
-            self.forgotten && (!rules.timed || (self.restored && holds(Assumption::ForgottenIsForgotten)));
-        let out_of_budget = self.record.is_none() && !rules.timed && budget_spent && holds(Assumption::RetriesEnd);
+            self.forgotten && (rules.key_ahead.is_none() || (self.restored && holds(Assumption::ForgottenIsForgotten)));
+        let out_of_budget =
+            self.record.is_none() && rules.key_ahead.is_none() && budget_spent && holds(Assumption::RetriesEnd);
         out_of_memory || out_of_budget
     }
 
