@@ -121,14 +121,14 @@ fn refused_unknown(gate: Gate, key_time: Option<Timestamp>, marks: Marks, contex
     if let Some(code) = gate.code() {
         return Some(code);
     }
+    if key_time.is_some_and(|time| time <= marks.forgotten_before) {
+        return Some(Code::KeyExpired);
+    }
     let before_horizon = |horizon: Timestamp| match key_time {
         Some(time) => time <= horizon + context.policy.clock_skew,
         None => context.now < horizon + context.policy.retry_budget,
     };
-    if marks.horizon.is_some_and(before_horizon) {
-        return Some(Code::OutcomeUncertain);
-    }
-    key_time.is_some_and(|time| time <= marks.forgotten_before).then_some(Code::KeyExpired)
+    marks.horizon.is_some_and(before_horizon).then_some(Code::OutcomeUncertain)
 }
 
 fn first_claim(fingerprint: Option<Fingerprint>, holder: Holder, context: &Context<'_>) -> Record {

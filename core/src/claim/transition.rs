@@ -43,7 +43,8 @@ pub enum Event {
     Sweep {
         /// The time that its key carries, if the operation believes it.
         key_time: Option<Timestamp>,
-        /// The furthest that `forgotten_before` may move now.
+        /// The furthest that `forgotten_before` may move now, as [`Marks::forget_limit`](super::Marks::forget_limit)
+        /// says.
         forget_limit: Timestamp,
     },
     /// A backup was restored, or a replica that lags took over.

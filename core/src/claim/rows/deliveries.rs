@@ -98,7 +98,7 @@ fn d3_a_gate_refuses_new_claims_and_nothing_else() {
 }
 
 #[test]
-fn d4_absence_proves_nothing_before_the_horizon() {
+fn d5_absence_proves_nothing_before_the_horizon() {
     let policy = policy();
     let uncertain = |settle_after| {
         let restored = Record {
@@ -126,7 +126,9 @@ fn d4_absence_proves_nothing_before_the_horizon() {
         "by a clock that runs ahead"
     );
     assert_eq!(heard(Some(KEY_TIME), near - TICK, MARKS.forgotten_before), runs, "after it");
-    assert_eq!(heard(Some(KEY_TIME), KEY_TIME, KEY_TIME), uncertain(over(KEY_TIME)), "tried before D5");
+    let expired = refuse(Code::KeyExpired);
+    assert_eq!(heard(Some(KEY_TIME), KEY_TIME, KEY_TIME), expired, "what was forgotten stays forgotten");
+    assert_eq!(heard(Some(KEY_TIME), KEY_TIME, KEY_TIME - TICK), uncertain(over(KEY_TIME)));
     // Long after the horizon nothing of before is under way.
     let long_ago = NOW - TIMEOUT - PROBE_AFTER;
     for (horizon, settle_after) in [(long_ago + TICK, NOW + TICK), (long_ago, NOW), (long_ago - TICK, NOW)] {
@@ -139,7 +141,7 @@ fn d4_absence_proves_nothing_before_the_horizon() {
 }
 
 #[test]
-fn d5_a_key_older_than_memory_is_refused() {
+fn d4_a_key_older_than_memory_is_refused() {
     let policy = policy();
     let heard = |key_time, forgotten_before| {
         let marks = Marks { forgotten_before, horizon: None };

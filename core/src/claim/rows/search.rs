@@ -204,7 +204,6 @@ fn the_search_finds_what_a_broken_assumption_breaks() {
         (Assumption::OperatorsWait, Recovery::Manual, false),
         (Assumption::Truth, Recovery::Manual, false),
         (Assumption::ClocksAgree, Recovery::Manual, true),
-        (Assumption::ForgottenIsForgotten, Recovery::Probe, true),
     ] {
         let key_ahead = match broken {
             Assumption::RetriesEnd => None,

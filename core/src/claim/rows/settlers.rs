@@ -211,6 +211,17 @@ fn e2_a_row_is_forgotten_when_its_end_and_its_key_are_old() {
 }
 
 #[test]
+fn e2_memory_moves_no_mark_until_what_a_restore_lost_is_old() {
+    let policy = policy();
+    let (mark, far) = (NOW - REMEMBER - ms(100), NOW - REMEMBER);
+    let limit = |horizon, limit| Marks { forgotten_before: mark, horizon }.forget_limit(limit, &context(&policy));
+    assert_eq!(limit(None, far), far, "never restored");
+    assert_eq!(limit(Some(NOW - REMEMBER), far), far, "restored long ago");
+    assert_eq!(limit(Some(NOW - REMEMBER + TICK), far), mark);
+    assert_eq!(limit(Some(NOW), mark - TICK), mark - TICK, "never further than it may anyway");
+}
+
+#[test]
 fn e2_keys_without_a_time_are_forgotten_unless_they_are_kept() {
     use crate::policy::Timeless;
     let forget = policy().timeless(Timeless::Forget);

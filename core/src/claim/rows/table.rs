@@ -246,14 +246,14 @@ pub(super) const TABLE: &[Row] = &[
     row("D3, C1 gated", New::Same, Hears::Gate, |f, w| {
         f.state.is_none() && w.unknown().is_some_and(|key| key.gate != Gate::Open)
     }),
-    row("D4", New::Lost, refuse(Code::OutcomeUncertain), |f, w| {
+    row("D4, C1 forgotten", New::Same, refuse(Code::KeyExpired), |f, w| {
+        f.state.is_none() && w.unknown().is_some_and(|key| key.has_time && key.forgotten)
+    }),
+    row("D5", New::Lost, refuse(Code::OutcomeUncertain), |f, w| {
         f.state.is_none() && w.delivers() && w.unknown().is_some_and(|key| key.before_horizon)
     }),
     row("C1 restored", New::Same, refuse(Code::OutcomeUncertain), |f, w| {
         f.state.is_none() && w.closes() && w.unknown().is_some_and(|key| key.before_horizon)
-    }),
-    row("D5, C1 forgotten", New::Same, refuse(Code::KeyExpired), |f, w| {
-        f.state.is_none() && w.unknown().is_some_and(|key| key.has_time && key.forgotten)
     }),
     row("D6", New::FirstClaim, Hears::Runs, |f, w| f.state.is_none() && w.delivers()),
     row("D9, C3 judged", New::Judged, Hears::Ok, |f, w| f.lapsed() && (w.delivers() || w.closes())),

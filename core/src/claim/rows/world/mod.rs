@@ -50,8 +50,6 @@ pub(super) enum Assumption {
     OperatorsWait,
     /// No clock of a client runs ahead by more than `clock_skew`: no key is without a time first and has one later.
     ClocksAgree,
-    /// Nobody sends a key that was forgotten at or before a horizon: D4 is tried before D5.
-    ForgottenIsForgotten,
     /// Nobody sends a key without a time after its retry budget.
     RetriesEnd,
     /// Who probes or settles tells the truth.
@@ -130,14 +128,20 @@ pub(super) struct World {
     /// How the key ended, as some caller has heard.
     settled: Option<Ended>,
     forgotten: bool,
+    /// Before the first byte of the first delivery that got anywhere, the last answer said so late.
+    first_sent: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Clock,
-    Deliver { may_judge: bool },
+    Deliver {
+        may_judge: bool,
+    },
     DeliverOtherPayload,
-    Close { may_judge: bool },
+    Close {
+        may_judge: bool,
+    },
     Start(usize),
     Renew(usize),
     BeginEffect(usize),
@@ -150,9 +154,13 @@ pub(super) enum Step {
     Tick,
     Look,
     Probe,
-    Operator { ends: bool },
+    Operator {
+        ends: bool,
+    },
     GiveUp,
     Sweep,
+    /// Another key of the operation is forgotten.
+    SweepAnother,
     Backup,
     Restore,
 }
@@ -172,13 +180,14 @@ impl World {
             restored: false,
             settled: None,
             forgotten: false,
+            first_sent: None,
         }
     }
 
     /// Every step that somebody may try; those that change nothing are harmless.
     pub(super) fn steps(rules: &Rules) -> Vec<Step> {
         let mut all = alloc::vec![Step::Clock, Step::DeliverOtherPayload, Step::Crash, Step::Tick, Step::Look];
-        all.extend([Step::Probe, Step::GiveUp, Step::Sweep]);
+        all.extend([Step::Probe, Step::GiveUp, Step::Sweep, Step::SweepAnother]);
         for flag in [true, false] {
             all.extend([Step::Deliver { may_judge: flag }, Step::Close { may_judge: flag }]);
             all.push(Step::Operator { ends: flag });
@@ -280,7 +289,16 @@ impl World {
             Step::GiveUp => return Ok(self.event(&Event::GiveUp, rules)),
             Step::Sweep => {
                 let key_time = self.key_time(rules);
-                return Ok(self.event(&Event::Sweep { key_time, forget_limit: self.now }, rules));
+                let forget_limit = self.marks.forget_limit(self.now, &self.context(rules, true));
+                return Ok(self.event(&Event::Sweep { key_time, forget_limit }, rules));
+            }
+            Step::SweepAnother => {
+                let forget_limit = self.marks.forget_limit(self.now, &self.context(rules, true));
+                let mark = forget_limit.min(self.now - rules.policy.remember);
+                if mark <= self.marks.forgotten_before {
+                    return Ok(false);
+                }
+                self.marks.forgotten_before = mark;
             }
             Step::Backup => {
                 if self.backup.is_some() || self.restored {
@@ -309,6 +327,7 @@ impl World {
             marks: self.marks,
         };
         let verdict = deliver(self.record.as_ref(), &delivery, &self.context(rules, may_judge));
+        let first_sent = *self.first_sent.get_or_insert(self.now);
         match verdict.say {
             Say::Run(_) if self.handlers.len() == rules.runs => return Ok(false),
             Say::Run(fence) => {
@@ -319,7 +338,10 @@ impl World {
             }
             Say::Replay | Say::Refuse(Code::ResponseNotStored) => self.hear_the_end()?,
             Say::Refuse(Code::KeyClosed) if payload == bound() => self.hear_the_end()?,
-            Say::Refuse(Code::KeyExpired) if !self.forgotten => return Err("expired, yet never forgotten"),
+            // The client takes it for a proof that nothing ran, and goes on with another key.
+            Say::Refuse(Code::KeyExpired) if self.now < first_sent + rules.policy.remember => {
+                self.promise_that_nothing_ran(rules)?;
+            }
             _ => {}
         }
         let changes = verdict.write.is_some() || verdict.say == Say::Replay;
@@ -328,7 +350,7 @@ impl World {
     }
 
     fn close(&mut self, may_judge: bool, rules: &Rules) -> Result<bool, &'static str> {
-        if self.forgotten || self.silent(rules) {
+        if self.silent(rules) {
             return Ok(false);
         }
         let verdict =

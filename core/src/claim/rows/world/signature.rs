@@ -17,6 +17,7 @@ impl World {
             self.settled.map_or(0, |ended| ended as u8 + 1),
             u8::from(self.minted.is_some_and(|time| time <= self.marks.forgotten_before)),
             ahead(self.marks.horizon.map(|horizon| horizon + ms(4))),
+            ahead(self.first_sent.map(|sent| sent + ms(2))),
             u8::from(self.minted <= self.marks.horizon.map(|horizon| horizon + ms(1))),
         ];
         let mut add = |record: Option<&Record>| {
