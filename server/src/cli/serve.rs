@@ -14,8 +14,8 @@ use http::{HeaderName, Uri};
 use ipnet::IpNet;
 use tokio::net::TcpListener;
 
-use super::logs::LogArgs;
 use super::config::{self, Loaded, Source};
+use super::logs::LogArgs;
 use super::reload::{self, refuse_unnamed};
 use super::settings::{Defaults, ServerLimits, ServerWide, duration};
 use crate::layer::{ActorSource, IdempotencyLayer, Operations, Trusted};
@@ -272,7 +272,8 @@ impl Server {
         signal: impl Future<Output = ()>,
     ) -> anyhow::Result<ExitCode> {
         // Before the announcement: whoever reads it may send the signal at once.
-        let reloads = reload::on_hangup(self.source.clone(), &self.loaded, self.operations.clone(), self.store.clone())?;
+        let reloads =
+            reload::on_hangup(self.source.clone(), &self.loaded, self.operations.clone(), self.store.clone())?;
         ready(&self)?;
         let phase = Phase::default();
         let admin = tokio::spawn(admin::serve(self.admin, self.store.clone(), phase.clone()));

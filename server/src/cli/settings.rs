@@ -44,7 +44,8 @@ fn status(text: &str) -> Result<u16, String> {
 
 /// A response header that may be stored.
 fn stored_header(text: &str) -> Result<HeaderName, String> {
-    let name: HeaderName = text.parse().map_err(|_| format!("{text:?} is no header name; write for instance x-total"))?;
+    let name: HeaderName =
+        text.parse().map_err(|_| format!("{text:?} is no header name; write for instance x-total"))?;
     match name.as_str() {
         "set-cookie" | "authorization" | "www-authenticate" | "proxy-authenticate" => {
             Err(format!("{name} is never stored: whoever replays it would hand out somebody's session; leave it out"))
@@ -325,7 +326,9 @@ impl Defaults {
         ] {
             for status in statuses {
                 if all.iter().any(|(other, of)| other == status && *of != class) {
-                    return Err(format!("{name}: {status} stands in another of terminal, release, uncertain; leave it in one"));
+                    return Err(format!(
+                        "{name}: {status} stands in another of terminal, release, uncertain; leave it in one"
+                    ));
                 }
                 if name == "release" && (200..400).contains(status) {
                     return Err(format!("release: {status} says that it was done; a success cannot be released"));

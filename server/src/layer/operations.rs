@@ -55,9 +55,9 @@ pub enum OperationError {
 impl fmt::Display for OperationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Method => {
-                f.write_str("method: GET, HEAD, OPTIONS, TRACE and CONNECT take no keys; write POST, PATCH, PUT or DELETE")
-            }
+            Self::Method => f.write_str(
+                "method: GET, HEAD, OPTIONS, TRACE and CONNECT take no keys; write POST, PATCH, PUT or DELETE",
+            ),
             Self::Path { why } => write!(f, "path: {why}"),
             Self::SameRequests { other } => write!(f, "path: {other} takes the same requests; give them one operation"),
             Self::SameName { name, other } => {
@@ -198,19 +198,27 @@ impl Table {
 fn refused(router: &matchit::Router<Entry>, error: &matchit::InsertError) -> OperationError {
     match error {
         matchit::InsertError::Conflict { with } => {
-            let other = router.at(&sample(with)).map_or_else(|_| with.clone(), |found| found.value.policy.operation.to_string());
+            let other = router
+                .at(&sample(with))
+                .map_or_else(|_| with.clone(), |found| found.value.policy.operation.to_string());
             OperationError::SameRequests { other }
         }
         matchit::InsertError::InvalidCatchAll => {
             OperationError::Path { why: "{*rest} takes all that follows and stands at the end".into() }
         }
-        _ => OperationError::Path { why: "a parameter is one whole segment, {id} or {*rest}, with a name of its own".into() },
+        _ => OperationError::Path {
+            why: "a parameter is one whole segment, {id} or {*rest}, with a name of its own".into(),
+        },
     }
 }
 
 /// Some path that a template matches.
 fn sample(template: &str) -> String {
-    template.split('/').map(|segment| if segment.starts_with('{') { "0" } else { segment }).collect::<Vec<_>>().join("/")
+    template
+        .split('/')
+        .map(|segment| if segment.starts_with('{') { "0" } else { segment })
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 fn check_path(path: &str) -> Result<(), String> {
@@ -333,9 +341,14 @@ mod tests {
         alias.policy.aliases = vec!["PUT /x/7".into()];
         let text = pair(operation("a", Method::PUT, "/x/{id}"), alias);
         assert!(text.contains("\"PUT /x/7\" also names a"), "{text}");
-        for (path, hint) in
-            [("x", "slash"), ("/x?y", "query"), ("/a/../b", ".."), ("/x/:id", "{id}"), ("/{*all}/x", "end"), ("/{}", "segment")]
-        {
+        for (path, hint) in [
+            ("x", "slash"),
+            ("/x?y", "query"),
+            ("/a/../b", ".."),
+            ("/x/:id", "{id}"),
+            ("/{*all}/x", "end"),
+            ("/{}", "segment"),
+        ] {
             let text = pair(operation("a", Method::PUT, path), operation("b", Method::PUT, "/y"));
             assert!(text.contains(hint), "{path}: {text}");
         }

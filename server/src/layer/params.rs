@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn a_record_counts_the_parameters_of_its_own_template() {
-        let params = Params::matched("/orders/{id}/lines/{line}", "/orders/4%202/lines/7", [("id", "4%202"), ("line", "7")]);
+        let params =
+            Params::matched("/orders/{id}/lines/{line}", "/orders/4%202/lines/7", [("id", "4%202"), ("line", "7")]);
         for (template, values) in [
             (Some("/orders/{id}/lines/{line}"), vec!["4 2", "7"]),
             (Some("/orders/{order}/lines/{no}"), vec!["4 2", "7"]),

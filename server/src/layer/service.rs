@@ -163,7 +163,8 @@ impl Covered<'_> {
                 configured: self.route.configured,
                 named: self.route.named.clone(),
                 key: key.clone(),
-                fingerprint: admit::print(&handler.parts, &params.under(profile.template()), &handler.body, &profile).await,
+                fingerprint: admit::print(&handler.parts, &params.under(profile.template()), &handler.body, &profile)
+                    .await,
                 profile: Arc::clone(&profile),
                 holder: new_holder(),
                 policy: Arc::clone(&policy),

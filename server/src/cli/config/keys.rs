@@ -59,13 +59,21 @@ pub(super) fn unknown(key: &str, here: &[String], places: &Places<'_>) -> String
     if let Some((_, _)) = ACTOR.iter().find(|(actor, id)| *actor == key || *id == key) {
         return format!("{key} belongs into [actor]");
     }
-    let nearest = here
-        .iter()
-        .map(|known| (strsim::damerau_levenshtein(known, &spelled), known))
-        .min()
-        .filter(|(distance, known)| *distance <= 1 + known.len().min(key.len()) / 3);
-    match nearest {
-        Some((_, known)) => format!("{key} is no key here; did you mean {known}?"),
+    if let Some(known) = nearest(&spelled, here) {
+        return format!("{key} is no key here; did you mean {known}?");
+    }
+    match nearest(&spelled, places.top).or_else(|| nearest(&spelled, places.defaults)) {
+        Some(known) => unknown(&known.clone(), here, places).replacen(known, &format!("{key} is no key; {known}"), 1),
         None => format!("{key} is no key here; known are {}", here.join(", ")),
     }
+}
+
+/// The key that was meant, if one is near enough.
+fn nearest<'a>(key: &str, known: &'a [String]) -> Option<&'a String> {
+    known
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(known, key), known))
+        .min()
+        .filter(|(distance, known)| *distance <= 1 + known.len().min(key.len()) / 4)
+        .map(|(_, known)| known)
 }

@@ -109,8 +109,7 @@ fn finish(matches: ArgMatches, file: Option<File>, keep: Option<&ServerWide>) ->
     };
     errors.done()?;
     let table = Operations::new(operations.clone(), others.clone()).map_err(|found| {
-        let of_defaults =
-            found.iter().find(|(number, _)| *number == usize::MAX).map(|(_, error)| error.clone());
+        let of_defaults = found.iter().find(|(number, _)| *number == usize::MAX).map(|(_, error)| error.clone());
         for (number, error) in &found {
             match raw.get(*number) {
                 // What the defaults are wrong in is not said again for each operation.

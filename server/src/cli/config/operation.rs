@@ -167,7 +167,8 @@ fn name(text: String) -> Result<String, String> {
 }
 
 fn alias(text: String) -> Result<String, String> {
-    let automatic = text.split_once(' ').is_some_and(|(method, path)| self::method(method).is_ok() && path.starts_with('/'));
+    let automatic =
+        text.split_once(' ').is_some_and(|(method, path)| self::method(method).is_ok() && path.starts_with('/'));
     if automatic || is_name(&text) {
         return Ok(text);
     }

@@ -25,7 +25,7 @@ pub(super) fn texts(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, Strin
         value => vec![one(value)?],
     };
     for text in &texts {
-        check(arg, text, value.is_integer())?;
+        check(arg, text, value.is_integer() || value.is_float())?;
     }
     Ok(texts)
 }
@@ -34,6 +34,7 @@ fn one(value: &DeValue<'_>) -> Result<String, String> {
     match value {
         DeValue::String(text) => Ok(text.clone().into_owned()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
+        DeValue::Float(number) => Ok(number.as_str().to_owned()),
         other => Err(format!("{} is no text; write it in quotes", shown(other))),
     }
 }
@@ -69,7 +70,8 @@ fn check(arg: &Arg, text: &str, is_number: bool) -> Result<(), String> {
 
 /// A list of texts.
 pub(super) fn list(value: &DeValue<'_>) -> Result<Vec<String>, String> {
-    let items = value.as_array().ok_or_else(|| format!("{} is no list; write it in brackets: [\"…\"]", shown(value)))?;
+    let items =
+        value.as_array().ok_or_else(|| format!("{} is no list; write it in brackets: [\"…\"]", shown(value)))?;
     items.iter().map(|item| text(item.get_ref())).collect()
 }
 

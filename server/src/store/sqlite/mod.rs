@@ -216,7 +216,10 @@ impl Sqlite {
         self.readers.read(move |conn| claims::look_up(conn, &ask)).await
     }
 
-    pub(super) async fn operations_in_use(&self, known: Arc<BTreeSet<String>>) -> Result<Vec<(String, u64)>, StoreError> {
+    pub(super) async fn operations_in_use(
+        &self,
+        known: Arc<BTreeSet<String>>,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
         let now = self.shared.clock.now();
         self.readers.read(move |conn| named::in_use(conn, &known, now)).await
     }
