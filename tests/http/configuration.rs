@@ -178,13 +178,17 @@ async fn an_anonymous_operation_takes_the_key_for_the_secret() {
 #[tokio::test]
 async fn the_key_may_come_in_another_header() {
     let upstream = Upstream::start().await;
-    let samekey = Serve::before(&upstream).config("key_header = \"X-Command-Id\"\n[defaults]\nkey = \"required\"\n").start().await;
+    let samekey = Serve::before(&upstream)
+        .config("key_header = \"X-Command-Id\"\n[defaults]\nkey = \"required\"\n")
+        .start()
+        .await;
     let order = || Request::post("/orders").json("{}");
     let first = samekey.send(&order().header("X-Command-Id", "k")).await;
     first.ran(201, "completed", 1);
     assert_eq!(upstream.ledger().all().len(), 1);
     samekey.send(&order().header("X-Command-Id", "k")).await.replays(&first);
-    let problem = samekey.send(&order().key("k")).await.refuses(400, "idempotency_key_required", "fix_request", "refused");
+    let problem =
+        samekey.send(&order().key("k")).await.refuses(400, "idempotency_key_required", "fix_request", "refused");
     assert!(problem.detail.contains("x-command-id"), "{}", problem.detail);
 }
 
@@ -228,10 +232,15 @@ async fn all_of_the_server_may_stand_in_the_file() {
     let line = samekey.logs.line_with("\"event\":\"request\"").await.expect("a log line");
     assert!(line.starts_with('{'), "{line}");
     let untrusted = text.replace("127.0.0.0/8", "10.0.0.0/8");
-    let samekey = Serve::before(&upstream).bare().config(&untrusted).env("KUBERNETES_SERVICE_HOST", "10.0.0.1").start().await;
+    let samekey =
+        Serve::before(&upstream).bare().config(&untrusted).env("KUBERNETES_SERVICE_HOST", "10.0.0.1").start().await;
     let order = Request::order("k").anonymous().header("X-User", "ann");
     samekey.send(&order).await.refuses(401, "actor_required", "sign_in", "none");
-    let (_, said) = Serve::before(&upstream).config(&text.replace("single_host = true\n", "")).env("KUBERNETES_SERVICE_HOST", "1").refused().await;
+    let (_, said) = Serve::before(&upstream)
+        .config(&text.replace("single_host = true\n", ""))
+        .env("KUBERNETES_SERVICE_HOST", "1")
+        .refused()
+        .await;
     assert!(said.contains("single-host"), "{said}");
 }
 
@@ -244,7 +253,9 @@ async fn flags_win_over_the_environment_and_that_over_the_file() {
     let serve = serve.env("SAMEKEY_TERMINAL", "404,405").set("--hold", "13s").set("--max-wait", "13s");
     let output = serve.check(&["--json"]);
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    for (key, value) in [("timeout", "11s"), ("lease", "12s"), ("hold", "13s"), ("max_wait", "13s"), ("default_wait", "5s")] {
+    for (key, value) in
+        [("timeout", "11s"), ("lease", "12s"), ("hold", "13s"), ("max_wait", "13s"), ("default_wait", "5s")]
+    {
         assert_eq!(said["others"][key], value, "{key}");
     }
     assert_eq!(said["others"]["probe_after"], "41s", "follows the timeout");

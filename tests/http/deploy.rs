@@ -30,9 +30,21 @@ async fn each_change_of_the_contract_finds_the_first_answer() {
         ("include", plain.clone(), operation("orders.pay", "significant.include = [\"/amount\"]")),
         ("parameter renamed", plain.clone(), plain.replace("{id}", "{order}")),
         ("path widened", plain.clone(), plain.replace("{id}/pay", "{*rest}")),
-        ("named, with a changed profile", String::new(), operation("orders.pay", "significant.include = [\"/amount\"]")),
-        ("renamed back", operation("new", "aliases = [\"orders.pay\"]"), operation("orders.pay", "aliases = [\"new\"]")),
-        ("file without operations, then one alias", String::new(), operation("x", "aliases = [\"POST /orders/7/pay\"]")),
+        (
+            "named, with a changed profile",
+            String::new(),
+            operation("orders.pay", "significant.include = [\"/amount\"]"),
+        ),
+        (
+            "renamed back",
+            operation("new", "aliases = [\"orders.pay\"]"),
+            operation("orders.pay", "aliases = [\"new\"]"),
+        ),
+        (
+            "file without operations, then one alias",
+            String::new(),
+            operation("x", "aliases = [\"POST /orders/7/pay\"]"),
+        ),
     ] {
         let (first, serve) = first(&upstream, &before).await;
         let runs = upstream.ledger().count();

@@ -67,7 +67,10 @@ async fn a_file_that_leaves_records_without_a_name_changes_nothing() {
 async fn what_cannot_change_is_named() {
     let upstream = Upstream::start().await;
     let samekey = Serve::before(&upstream).config(&format!("queue = 64\n{}", operations(""))).start().await;
-    let text = format!("profile = \"ietf\"\nqueue = 65\n[actor]\nfrom = \"header:X-User\"\n{}", operations("key = \"required\""));
+    let text = format!(
+        "profile = \"ietf\"\nqueue = 65\n[actor]\nfrom = \"header:X-User\"\n{}",
+        operations("key = \"required\"")
+    );
     reload(&samekey, &text, READ).await;
     let logged = samekey.logs.text();
     for key in ["profile", "queue", "actor"] {

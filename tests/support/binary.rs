@@ -40,7 +40,16 @@ impl Serve {
     pub fn to(url: &str) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
         let store = folder.path().join("samekey.db");
-        Self { upstream: url.into(), folder, store, args: Vec::new(), env: Vec::new(), bare: false, wrapper: Vec::new(), user: None }
+        Self {
+            upstream: url.into(),
+            folder,
+            store,
+            args: Vec::new(),
+            env: Vec::new(),
+            bare: false,
+            wrapper: Vec::new(),
+            user: None,
+        }
     }
 
     /// A flag with its value.
@@ -123,7 +132,12 @@ impl Serve {
             command.args(["--upstream", &self.upstream, "--listen", listen]);
             command.args(["--admin", "127.0.0.1:0", "--store"]).arg(format!("sqlite:{}", self.store.display()));
         }
-        command.args(&self.args).envs(self.env.iter().cloned()).current_dir(self.folder()).kill_on_drop(true).env_remove("RUST_LOG");
+        command
+            .args(&self.args)
+            .envs(self.env.iter().cloned())
+            .current_dir(self.folder())
+            .kill_on_drop(true)
+            .env_remove("RUST_LOG");
         if let Some((id, _)) = self.user {
             command.uid(id).gid(id);
         }
