@@ -47,11 +47,8 @@ pub(crate) fn run(args: &CheckArgs, source: &Source, out: &mut dyn Write) -> any
         Err(error) => return Err(error),
     };
     let remarks = remarks(&loaded);
-    if args.json {
-        as_json(&loaded, &remarks, out)?
-    } else {
-        as_text(&loaded, &remarks, out)?
-    }
+    let print = if args.json { as_json } else { as_text };
+    print(&loaded, &remarks, out)?;
     let warned = remarks.iter().any(|remark| remark.warns);
     Ok(if args.strict && warned { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -70,7 +70,7 @@ impl Reader<'_> {
                     }
                 }
                 ("operation", DeValue::Array(operations)) => {
-                    for operation in operations.iter() {
+                    for operation in operations {
                         let line = self.line(operation.span().start);
                         match operation.get_ref() {
                             DeValue::Table(operation) => file.operations.extend(Raw::read(operation, line, self)),

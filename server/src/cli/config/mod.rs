@@ -70,14 +70,14 @@ pub(crate) fn load(source: &Source, keep: Option<&ServerWide>) -> anyhow::Result
         Some(path) => Some(path),
         None => Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.is_file()),
     };
-    let Some(path) = path else { return finish(first.1, None, keep) };
+    let Some(path) = path else { return finish(&first.1, None, keep) };
     let text = std::fs::read_to_string(&path).with_context(|| format!("--config {} cannot be read", path.display()))?;
     let file = file::read(&path, &text)?;
     let values = file.values.clone();
     let command = super::Cli::command().mut_subcommand(first.0, |command| {
         values.into_iter().fold(command, |command, (id, texts)| command.mut_arg(id, |arg| arg.default_values(texts)))
     });
-    finish(matches(source, command)?.1, Some(file), keep)
+    finish(&matches(source, command)?.1, Some(file), keep)
 }
 
 fn matches(source: &Source, command: clap::Command) -> anyhow::Result<(String, ArgMatches)> {
@@ -85,8 +85,8 @@ fn matches(source: &Source, command: clap::Command) -> anyhow::Result<(String, A
     matches.remove_subcommand().context("a command is needed")
 }
 
-fn finish(matches: ArgMatches, file: Option<File>, keep: Option<&ServerWide>) -> anyhow::Result<Loaded> {
-    let args = ServeArgs::from_arg_matches(&matches)?;
+fn finish(matches: &ArgMatches, file: Option<File>, keep: Option<&ServerWide>) -> anyhow::Result<Loaded> {
+    let args = ServeArgs::from_arg_matches(matches)?;
     let server = keep.unwrap_or(&args.server);
     let path = file.as_ref().map(|file| file.path.clone());
     let mut errors = Errors::new(path.as_deref());
@@ -95,7 +95,7 @@ fn finish(matches: ArgMatches, file: Option<File>, keep: Option<&ServerWide>) ->
     let raw = file.map(|file| file.operations).unwrap_or_default();
     let mut operations = Vec::new();
     for operation in &raw {
-        match operation.build(&matches, server) {
+        match operation.build(matches, server) {
             Ok(built) => operations.push(built),
             Err(error) => errors.add(Some(operation.line), error),
         }
