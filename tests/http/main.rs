@@ -1,9 +1,13 @@
 //! The HTTP contract, through the real binary and real sockets. Written from the contract, not from the code.
 
 mod actors;
+mod check;
 mod classes;
+mod configuration;
+mod configuration_values;
 mod coverage;
 mod crash;
+mod deploy;
 mod fixture;
 mod forwarding;
 mod hang_up;
@@ -13,6 +17,7 @@ mod large;
 mod limits;
 mod mismatch;
 mod privacy;
+mod reload;
 mod replay;
 mod shutdown;
 mod start;

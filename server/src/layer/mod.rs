@@ -26,6 +26,8 @@ mod admit;
 mod answer;
 mod capture;
 mod limits;
+mod operations;
+mod params;
 mod record;
 mod route;
 mod run;
@@ -44,6 +46,8 @@ use tower::Layer;
 
 pub use actor::{ActorSource, Peer, Trusted};
 pub use limits::Limits;
+pub use operations::{Operation, OperationError, Operations};
+pub use params::Params;
 pub use route::{Automatic, Resolve, Route};
 pub use running::Running;
 pub use service::Idempotency;
@@ -65,6 +69,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) actor: ActorSource,
     pub(crate) resolve: Arc<dyn Resolve>,
+    pub(crate) key_header: http::HeaderName,
     pub(crate) budget: Budget,
     pub(crate) waiting: WaitingRoom,
     pub(crate) tracker: TaskTracker,
@@ -86,6 +91,7 @@ impl IdempotencyLayer {
                 store,
                 actor: ActorSource::none(),
                 resolve: Arc::new(Automatic::default()),
+                key_header: names::KEY,
                 budget: Budget::new(limits.max_buffered_bytes),
                 waiting: WaitingRoom::new(limits),
                 tracker: TaskTracker::new(),
@@ -118,6 +124,12 @@ impl IdempotencyLayer {
             shared.budget = Budget::new(limits.max_buffered_bytes);
             shared.waiting = WaitingRoom::new(limits);
         })
+    }
+
+    /// The request header that carries the key, if it is not `Idempotency-Key`.
+    #[must_use]
+    pub fn key_header(self, name: http::HeaderName) -> Self {
+        self.with(|shared| shared.key_header = name)
     }
 
     /// How requests find their operation.

@@ -1,7 +1,7 @@
 //! Which operation a request belongs to, and whether it is covered.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Method;
@@ -9,6 +9,8 @@ use http::request::Parts;
 use samekey_core::select::Profile;
 use samekey_core::uri::normalise_path;
 use samekey_core::{KeyRule, Policy, PolicyError};
+
+use super::params::Params;
 
 /// The operation of one request.
 #[derive(Clone, Debug)]
@@ -25,6 +27,11 @@ pub struct Route {
     pub profile: Arc<Profile>,
     /// A 405 comes from the method router's fallback, not from the operation: it passes through.
     pub passes_405: bool,
+    /// The values of the path's parameters; `None`: axum's router found them, or nobody.
+    pub params: Option<Params>,
+    /// All names and aliases that are written down here. A key whose record stands under another name belongs to a
+    /// configuration that is not this one, and does not run. `None`: nobody knows all names.
+    pub named: Option<Arc<BTreeSet<String>>>,
 }
 
 /// Finds the operation of a request.
@@ -73,6 +80,8 @@ impl Resolve for One {
             policy: Arc::clone(&self.policy),
             profile: self.profile(template),
             passes_405: true,
+            params: None,
+            named: None,
         }
     }
 }
@@ -106,6 +115,8 @@ impl Resolve for Automatic {
             policy: Arc::clone(&self.policy),
             profile: Arc::clone(&self.profile),
             passes_405: false,
+            params: Some(Params::default()),
+            named: None,
         }
     }
 }

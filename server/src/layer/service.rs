@@ -22,6 +22,7 @@ use tower::{Service, ServiceExt};
 
 use super::capture::{Captured, capture};
 use super::limits::Reserved;
+use super::params::Params;
 use super::route::{Coverage, Route, coverage};
 use super::run::{Heard, Start, run, spawn};
 use super::{Failure, Running, Shared, admit, answer, record};
@@ -71,7 +72,7 @@ where
         shared.actor.strip(&mut parts);
 
         let route = shared.resolve.route(&parts);
-        match coverage(&parts.method, parts.headers.contains_key(names::KEY), &route) {
+        match coverage(&parts.method, parts.headers.contains_key(&shared.key_header), &route) {
             Coverage::Passes { keyed } => {
                 let answered = inner.call(Request::from_parts(parts, body));
                 Box::pin(async move {
@@ -134,10 +135,13 @@ impl Covered<'_> {
         let policy = Arc::clone(&self.route.policy);
         let actor = self.actor(&parts).await?;
         seen.actor(&actor);
-        let key = admit::key(&parts, &policy, &actor)?;
+        let key = admit::key(&parts, &self.shared.key_header, &policy, &actor)?;
         seen.key(&key);
         let (body, reserved) = admit::body(&parts, body, &policy, &self.shared.budget).await?;
-        let params = admit::path_params(&mut parts).await;
+        let params = match self.route.params.clone() {
+            Some(params) => params,
+            None => Params::of_axum(&mut parts).await,
+        };
         let patience = admit::patience(&parts, &policy);
         let mut profile = Arc::clone(&self.route.profile);
         let mut handler = Handler {
@@ -157,8 +161,10 @@ impl Covered<'_> {
                 operation: self.route.operation.clone(),
                 also: self.route.also.clone(),
                 configured: self.route.configured,
+                named: self.route.named.clone(),
                 key: key.clone(),
-                fingerprint: admit::print(&handler.parts, &params, &handler.body, &profile).await,
+                fingerprint: admit::print(&handler.parts, &params.under(profile.template()), &handler.body, &profile)
+                    .await,
                 profile: Arc::clone(&profile),
                 holder: new_holder(),
                 policy: Arc::clone(&policy),
