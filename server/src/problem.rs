@@ -36,6 +36,8 @@ pub struct Problem {
     pub members: Map<String, Value>,
     /// Where the result is, for a command that is done.
     pub location: Option<HeaderValue>,
+    /// With a 401: a token came along and is not accepted (RFC 6750, section 3.1).
+    pub invalid_token: bool,
 }
 
 impl Problem {
@@ -49,6 +51,7 @@ impl Problem {
             ietf: false,
             members: Map::new(),
             location: None,
+            invalid_token: false,
         }
     }
 
@@ -153,7 +156,11 @@ impl IntoResponse for Problem {
         }
         if row.next == Next::SignIn {
             // RFC 9110, section 15.5.2: a 401 names at least one challenge.
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"samekey\""));
+            let challenge = match self.invalid_token {
+                false => "Bearer realm=\"samekey\"",
+                true => "Bearer realm=\"samekey\", error=\"invalid_token\"",
+            };
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         response
     }

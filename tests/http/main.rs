@@ -2,6 +2,10 @@
 
 mod actors;
 mod check;
+mod actors_change;
+mod actors_constant;
+mod actors_jwt;
+mod actors_whoami;
 mod classes;
 mod configuration;
 mod configuration_values;
@@ -25,6 +29,7 @@ mod store_faults;
 mod stored_headers;
 mod streaming;
 mod timeouts;
+mod tokens;
 mod two_servers;
 mod upstream_faults;
 mod waiting;

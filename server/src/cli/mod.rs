@@ -2,6 +2,7 @@
 
 mod check;
 mod config;
+mod actor;
 mod demo;
 mod fingerprint;
 mod logs;

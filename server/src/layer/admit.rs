@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use samekey_core::fingerprint::{Fingerprint, Payload, fingerprint};
 use samekey_core::problem::Code;
 use samekey_core::select::Profile;
-use samekey_core::{Actor, Key, Policy};
+use samekey_core::{Key, Policy};
 use std::time::Duration;
 
 use super::limits::{Budget, Reserved};
@@ -21,8 +21,8 @@ use crate::problem::Problem;
 /// From this size on a fingerprint is made off the async threads: 64 KiB take about as long as a hand-over.
 const OFF_THREAD_BYTES: usize = 64 << 10;
 
-/// The caller's key.
-pub(crate) fn key(parts: &Parts, header: &HeaderName, policy: &Policy, actor: &Actor) -> Result<Key, Problem> {
+/// The caller's key; where it is the secret, one that nobody guesses.
+pub(crate) fn key(parts: &Parts, header: &HeaderName, policy: &Policy, is_secret: bool) -> Result<Key, Problem> {
     let lines = parts.headers.get_all(header).iter().map(http::HeaderValue::as_bytes);
     let key = Key::parse_lines(lines)
         .map_err(|error| Problem::new(Code::KeyInvalid, format!("{}: {error}.", spelled(header))))?
@@ -36,8 +36,8 @@ pub(crate) fn key(parts: &Parts, header: &HeaderName, policy: &Policy, actor: &A
                 ),
             )
         })?;
-    if *actor == Actor::anonymous() && !key.contains_uuid() {
-        let why = "Without an actor the key is the secret: it must contain a UUID.";
+    if is_secret && !key.contains_uuid_or_ulid() {
+        let why = "Nothing but the key tells callers apart here: it must contain a UUID or a ULID.";
         return Err(Problem::new(Code::KeyInvalid, why));
     }
     Ok(key)

@@ -21,7 +21,7 @@
 //! The handler runs in a task of its own: a client that hangs up does not cancel it, and task-locals of the
 //! server are not there. Extensions and the tracing span are.
 
-mod actor;
+pub(crate) mod actor;
 mod admit;
 mod answer;
 mod capture;

@@ -67,7 +67,7 @@ where
         let shared = Arc::clone(&self.shared);
         let (mut parts, body) = request.into_parts();
         let body = Body::new(body);
-        let expected_actor = parts.headers.get(names::ACTOR).cloned();
+        let expected_actor = parts.headers.get_all(names::ACTOR).iter().cloned().collect();
         names::strip_ours(&mut parts.headers);
         shared.actor.strip(&mut parts);
 
@@ -102,7 +102,7 @@ struct Covered<'a> {
     shared: &'a Arc<Shared>,
     route: Route,
     request_id: http::HeaderValue,
-    expected_actor: Option<http::HeaderValue>,
+    expected_actor: Vec<http::HeaderValue>,
 }
 
 impl Covered<'_> {
@@ -115,12 +115,19 @@ impl Covered<'_> {
     {
         match self.decide(parts, body, inner, seen).await {
             Ok(response) => response,
-            Err(problem) => problem.into_response(),
+            Err(problem) => {
+                match problem.code {
+                    Code::ActorRequired => self.shared.actor.explain_once(),
+                    Code::ActorChanged => self.shared.actor.explain_change_once(),
+                    _ => {}
+                }
+                problem.into_response()
+            }
         }
     }
 
     async fn decide<S>(
-        self,
+        &self,
         mut parts: Parts,
         body: Body,
         inner: S,
@@ -135,7 +142,9 @@ impl Covered<'_> {
         let policy = Arc::clone(&self.route.policy);
         let actor = self.actor(&parts).await?;
         seen.actor(&actor);
-        let key = admit::key(&parts, &self.shared.key_header, &policy, &actor)?;
+        self.is_expected(&actor)?;
+        let is_secret = actor == Actor::anonymous() || self.shared.actor.key_is_the_secret();
+        let key = admit::key(&parts, &self.shared.key_header, &policy, is_secret)?;
         seen.key(&key);
         let (body, reserved) = admit::body(&parts, body, &policy, &self.shared.budget).await?;
         let params = match self.route.params.clone() {
@@ -168,7 +177,8 @@ impl Covered<'_> {
                 profile: Arc::clone(&profile),
                 holder: new_holder(),
                 policy: Arc::clone(&policy),
-                fence_credentials: self.shared.actor.fences(),
+                // Where nobody needs to sign in, a retry may come from the other side of a sign-in.
+                fence_credentials: self.shared.actor.fences() || policy.anonymous,
             };
             let told = match self.shared.store.peek(&ask).await? {
                 Some(told) => told,
@@ -215,21 +225,21 @@ impl Covered<'_> {
     }
 
     async fn actor(&self, parts: &Parts) -> Result<Actor, Problem> {
-        let actor = match self.shared.actor.of(parts, &self.shared.store).await? {
-            Some(actor) => actor,
-            None if self.route.policy.anonymous => Actor::anonymous(),
-            None => {
-                self.shared.actor.explain_once();
-                return Err(Problem::new(Code::ActorRequired, self.shared.actor.required()));
-            }
-        };
-        // A page that was rendered for somebody else must not act as the one who signed in since.
-        match (&self.expected_actor, self.shared.actor.tag(&actor, &self.shared.store)) {
-            (Some(expected), Some(tag)) if *expected != tag => Err(Problem::new(
+        match self.shared.actor.of(parts, &self.shared.store).await? {
+            Some(actor) => Ok(actor),
+            None if self.route.policy.anonymous => Ok(Actor::anonymous()),
+            None => Err(Problem::new(Code::ActorRequired, self.shared.actor.required())),
+        }
+    }
+
+    /// A page that was rendered for somebody else must not act as the one who signed in since.
+    fn is_expected(&self, actor: &Actor) -> Result<(), Problem> {
+        match self.shared.actor.tag(actor, &self.shared.store) {
+            Some(tag) if self.expected_actor.iter().any(|expected| *expected != tag) => Err(Problem::new(
                 Code::ActorChanged,
                 "This request was made for another actor than the one who is signed in. Nothing was run.",
             )),
-            _ => Ok(actor),
+            _ => Ok(()),
         }
     }
 

@@ -1,10 +1,18 @@
 //! Which keys stand where, and what to say of one that does not.
 
-/// Keys of `[actor]` and the flags they stand for. Kinds of actor that need more add their keys here.
-pub(super) const ACTOR: &[(&str, &str)] = &[("from", "actor"), ("trusted_proxies", "trusted_proxies")];
+/// Keys of `[actor]` and the flags they stand for.
+pub(super) const ACTOR: &[(&str, &str)] = &[
+    ("from", "actor"),
+    ("trusted_proxies", "trusted_proxies"),
+    ("jwt_key_file", "jwt_key_file"),
+    ("jwks_file", "jwks_file"),
+    ("jwt_audience", "jwt_audience"),
+    ("jwt_issuer", "jwt_issuer"),
+    ("accept_shared_actor", "accept_shared_actor"),
+];
 
 /// What is said on the command line or in the environment only: a file that holds it would say it for ever.
-pub(super) const FLAGS_ONLY: &[&str] = &["config", "accept_unnamed_records", "json", "strict"];
+pub(super) const FLAGS_ONLY: &[&str] = &["config", "accept_unnamed_records", "accept_actor_change", "json", "strict"];
 
 /// Keys of `[[operation]]` beside those of `[defaults]`.
 pub(super) const OPERATION: &[&str] = &["name", "aliases", "method", "path", "significant", "anonymous"];
@@ -24,8 +32,7 @@ const LATER: &[(&str, &str)] = &[
     ("lanes", "operations do not wait for each other"),
     ("probe", "uncertain outcomes are settled by hand; recovery is manual or rerun"),
     ("fence", "it is always there with credentials"),
-    ("jwt_key_file", "jwt is no kind of actor yet"),
-    ("jwks", "jwt is no kind of actor yet"),
+    ("jwks", "keys are read from a file, jwks_file"),
     ("journaled", "only handlers in Rust have a journal of effects"),
 ];
 

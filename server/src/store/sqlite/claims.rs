@@ -153,7 +153,7 @@ fn new_gate(conn: &Connection, ask: &Ask, crowded: bool) -> Result<Gate, Trouble
 
 /// What stands before a new claim. The fence comes first: it says more than that the server is busy.
 fn gate(conn: &Connection, ask: &Ask, crowded: bool) -> Result<Gate, Trouble> {
-    if ask.fence_credentials && ask.key.contains_uuid() && is_known_to_another(conn, ask)? {
+    if ask.fence_credentials && ask.key.contains_uuid_or_ulid() && is_known_to_another(conn, ask)? {
         return Ok(Gate::ActorChanged);
     }
     if crowded {

@@ -1,6 +1,8 @@
 //! Records in one SQLite file: WAL, `synchronous=FULL`, one writer thread that commits many queued writes in one
 //! transaction, and read-only connections beside it.
 
+#[cfg(feature = "cli")]
+mod actor_kind;
 mod claims;
 mod leases;
 mod named;

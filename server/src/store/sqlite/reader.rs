@@ -13,9 +13,9 @@ use crate::store::StoreError;
 /// Read-only connections, opened when they are first needed.
 #[derive(Debug)]
 pub(super) struct Readers {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     place: Arc<str>,
-    busy_timeout: Duration,
+    pub(super) busy_timeout: Duration,
     permits: Semaphore,
     /// `None` once the store is closed.
     idle: Mutex<Option<Vec<Connection>>>,
