@@ -13,12 +13,38 @@ use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy};
 use std::time::Duration;
 
+use super::Shared;
 use super::limits::{Budget, Reserved};
 use crate::names;
 use crate::problem::Problem;
 
 /// From this size on a fingerprint is made off the async threads: 64 KiB take about as long as a hand-over.
 const OFF_THREAD_BYTES: usize = 64 << 10;
+
+/// Who asks, or why nobody is answered. `expected` is the actor that the request was made for.
+pub(crate) async fn actor(
+    shared: &Shared,
+    parts: &Parts,
+    expected: Option<&http::HeaderValue>,
+    policy: &Policy,
+) -> Result<Actor, Problem> {
+    let actor = match shared.actor.of(parts, &shared.store).await? {
+        Some(actor) => actor,
+        None if policy.anonymous => Actor::anonymous(),
+        None => {
+            shared.actor.explain_once();
+            return Err(Problem::new(Code::ActorRequired, shared.actor.required()));
+        }
+    };
+    // A page that was rendered for somebody else must not act as the one who signed in since.
+    match (expected, shared.actor.tag(&actor, &shared.store)) {
+        (Some(expected), Some(tag)) if *expected != tag => Err(Problem::new(
+            Code::ActorChanged,
+            "This request was made for another actor than the one who is signed in. Nothing was run.",
+        )),
+        _ => Ok(actor),
+    }
+}
 
 /// The caller's key.
 pub(crate) fn key(parts: &Parts, policy: &Policy, actor: &Actor) -> Result<Key, Problem> {
@@ -146,7 +172,12 @@ fn print_now(parts: &Parts, params: &[String], body: &Bytes, profile: &Profile) 
 
 /// How long this delivery waits for another one: RFC 7240 `Prefer: wait=N` within the operation's limit.
 pub(crate) fn patience(parts: &Parts, policy: &Policy) -> Duration {
-    let asked = parts
+    preferred_wait(parts).unwrap_or(policy.default_wait).min(policy.max_wait)
+}
+
+/// What `Prefer: wait=N` asks for.
+pub(crate) fn preferred_wait(parts: &Parts) -> Option<Duration> {
+    parts
         .headers
         .get_all(names::PREFER)
         .iter()
@@ -155,8 +186,7 @@ pub(crate) fn patience(parts: &Parts, policy: &Policy) -> Duration {
         .filter_map(|preference| preference.trim().split_once('='))
         .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))
         .and_then(|(_, value)| value.trim().trim_matches('"').parse().ok())
-        .map(Duration::from_secs);
-    asked.unwrap_or(policy.default_wait).min(policy.max_wait)
+        .map(Duration::from_secs)
 }
 
 #[cfg(test)]

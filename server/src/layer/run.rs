@@ -341,6 +341,7 @@ impl Attempt {
     fn uncertain(&self, why: &str) -> Problem {
         let hint = "It will not run again by itself. Do not send the command with another key before it is settled.";
         Problem::new(Code::OutcomeUncertain, format!("Whether the command took effect is unknown: {why}. {hint}"))
+            .about(&self.operation)
     }
 
     fn now_uncertain(&self, record: Option<&Record>) -> Problem {
@@ -364,7 +365,7 @@ impl Attempt {
             "No whole answer within {} ms. A late answer will be kept; send the same request with the same key to get it.",
             self.policy.timeout.as_millis()
         );
-        let problem = Problem::new(Code::UpstreamTimeout, detail);
+        let problem = Problem::new(Code::UpstreamTimeout, detail).about(&self.operation);
         match record {
             Some(record) => problem.receipt(record.receipt()),
             None => problem,
