@@ -2,6 +2,8 @@
 
 mod actors;
 mod classes;
+mod codes;
+mod cors;
 mod coverage;
 mod crash;
 mod fixture;
@@ -14,6 +16,10 @@ mod limits;
 mod mismatch;
 mod privacy;
 mod replay;
+mod routes_close;
+mod routes_contract;
+mod routes_problems;
+mod routes_status;
 mod shutdown;
 mod start;
 mod store_faults;
