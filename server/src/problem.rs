@@ -36,7 +36,7 @@ pub struct Problem {
     /// Members of the answer beyond those every problem has.
     pub members: Map<String, Value>,
     /// Where the result is, for a command that is done.
-    pub location: Option<HeaderValue>,
+    pub location: Option<Box<HeaderValue>>,
     /// The operation whose status tells more.
     pub operation: Option<String>,
 }
@@ -197,7 +197,7 @@ impl Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from(delay_seconds(after)));
         }
         if let Some(location) = self.location {
-            headers.insert(LOCATION, location);
+            headers.insert(LOCATION, *location);
         }
         if row.next == Next::SignIn {
             // RFC 9110, section 15.5.2: a 401 names at least one challenge.

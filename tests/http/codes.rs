@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use samekey_core::problem::{Code, Next};
-use support::patience::within;
 use support::{Answer, Connection, Gate, Receipt, Reply, Request, Serve, Server, Upstream, keys};
 
 /// Codes of the claim API, which does not exist yet.
@@ -216,7 +215,7 @@ async fn every_code_is_heard_as_its_row_says() {
     for codes in Code::ALL.chunks(AT_ONCE) {
         let checks: Vec<_> = codes.iter().map(|code| (code, tokio::spawn(check(*code)))).collect();
         for (code, check) in checks {
-            if within(Duration::from_secs(60), code.as_str(), check).await.is_err() {
+            if check.await.is_err() {
                 failed.push(code.as_str());
             }
         }

@@ -20,7 +20,7 @@ async fn the_contract_says_what_the_flags_say() {
     assert!(json["server_time"].as_i64().is_some_and(|time| time > 1_700_000_000_000));
     assert_eq!(json["operations"].as_array().map(Vec::len), Some(0), "{json}");
     let default = &json["default"];
-    let day = 86_400_000;
+    let day = 86_400_000_i64;
     for (member, expected) in [
         ("name", serde_json::Value::Null),
         ("key", "required".into()),

@@ -139,8 +139,8 @@ async fn a_wait_ends_with_the_answer_or_with_patience() {
     let samekey = Serve::before(&upstream).waits("0s", "20s").start().await;
     let running = samekey.spawn(&Request::order("k"));
     upstream.ledger().arrived(1).await;
-    let soon = samekey.send(&status("k").header("Prefer", "wait=1"));
-    let answer = within(Duration::from_secs(5), "patience", soon).await;
+    let soon = status("k").header("Prefer", "wait=1");
+    let answer = within(Duration::from_secs(5), "patience", samekey.send(&soon)).await;
     tells(&answer, 200, "in_progress", "in_progress", "wait");
     let waiting = samekey.spawn(&status("k").header("Prefer", "wait=20"));
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -150,8 +150,9 @@ async fn a_wait_ends_with_the_answer_or_with_patience() {
     let answer = within(Duration::from_secs(5), "the change", waiting).await.expect("an answer");
     tells(&answer, 200, "completed", "completed", "retry_same_key");
     // Nothing to wait for.
-    let none = samekey.send(&status("other").header("Prefer", "wait=20"));
-    tells(&within(Duration::from_secs(5), "at once", none).await, 404, "none", "none", "retry_same_key");
+    let other = status("other").header("Prefer", "wait=20");
+    let answer = within(Duration::from_secs(5), "at once", samekey.send(&other)).await;
+    tells(&answer, 404, "none", "none", "retry_same_key");
 }
 
 #[tokio::test]

@@ -112,7 +112,8 @@ pub(crate) fn refusal(code: Code, told: &Told, key: &Key, policy: &Policy) -> Pr
                 problem = problem.member("result_id", id.as_str());
             }
             let stored = told.response.as_ref().map(|response| response.headers.as_slice()).unwrap_or_default();
-            problem.location = stored.iter().find(|(name, _)| name == LOCATION).map(|(_, value)| value.clone());
+            problem.location =
+                stored.iter().find(|(name, _)| name == LOCATION).map(|(_, value)| Box::new(value.clone()));
             problem
         }
         (Code::KeyExpired, _) => {

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use samekey_core::Timestamp;
-use samekey_core::claim::{Ended, Event, Record, State as RecordState};
+use samekey_core::claim::{Ended, Event, Reason, Record, State as RecordState};
 use samekey_core::problem::Next;
 use samekey_core::receipt::{Receipt, Word};
 use serde_json::{Map, Value, json};
@@ -132,7 +132,7 @@ fn described(found: &Found, key_hash: &str, now: Timestamp) -> Value {
     tell("operation", operation.as_str().into());
     tell("attempt", receipt.attempt.into());
     tell("effect", receipt.effect_unknown.then_some("unknown").into());
-    tell("reason", record.reason.map(|reason| reason.as_str()).into());
+    tell("reason", record.reason.map(Reason::as_str).into());
     tell("status_code", record.status_code.into());
     tell("result_id", record.result_id.as_deref().into());
     if matches!(receipt.word, Word::Completed | Word::Failed) {

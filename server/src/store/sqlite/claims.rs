@@ -99,6 +99,7 @@ pub(super) fn peek(conn: &Connection, ask: &Ask, now: Timestamp, may_judge: bool
 }
 
 /// What counts where there is no record yet.
+#[derive(Clone, Copy)]
 struct Stand {
     gate: Gate,
     marks: Marks,
