@@ -23,6 +23,7 @@ use crate::proxy::admin::{self, Phase};
 use crate::proxy::forward::{Forward, ForwardConfig};
 use crate::proxy::listen;
 use crate::store::{SqliteOptions, Store};
+use crate::{DEFAULT_PREFIX, Origin, Prefix};
 
 /// What `serve` takes.
 #[derive(Clone, Debug, Args)]
@@ -55,6 +56,15 @@ pub(crate) struct ServeArgs {
     /// Allow the SQLite store under Kubernetes, where a second pod would have a second memory
     #[arg(long, env = "SAMEKEY_SINGLE_HOST")]
     single_host: bool,
+
+    /// Where clients find the status of a key, the contract and the pages of the codes; /api/samekey, for instance,
+    /// where only /api leads here
+    #[arg(long, env = "SAMEKEY_PUBLIC_PREFIX", value_name = "PATH", default_value = DEFAULT_PREFIX)]
+    public_prefix: Prefix,
+
+    /// Origins whose scripts may send commands and read their answers, for instance https://app.example
+    #[arg(long, env = "SAMEKEY_CORS_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
+    cors_origins: Vec<Origin>,
 
     /// How long a connection to the service may have been idle and still be used for a request with a key; must be
     /// shorter than the service's own keep-alive time
@@ -208,6 +218,8 @@ impl Server {
             .actor_source(actor)
             .limits(args.limits.limits())
             .key_header(args.server.key_header.clone())
+            .public_prefix(args.public_prefix)
+            .cors(args.cors_origins)
             .resolve(operations.clone());
         let bind = async |address: SocketAddr, flag: &str| {
             TcpListener::bind(address).await.with_context(|| format!("{flag} {address} cannot be listened on"))
@@ -244,7 +256,7 @@ impl Server {
         ready(&self)?;
         let phase = Phase::default();
         let admin = tokio::spawn(admin::serve(self.admin, self.store.clone(), phase.clone()));
-        let service = tower::Layer::layer(&self.layer, self.forward);
+        let service = self.layer.front(tower::Layer::layer(&self.layer, self.forward));
         let connections = listen::serve(self.public, service, signal).await;
         phase.drain();
         tracing::info!(event = "draining", "no new connections; what runs comes to its end");

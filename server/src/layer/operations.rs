@@ -12,7 +12,7 @@ use samekey_core::uri::normalise_path;
 use samekey_core::{Policy, PolicyError};
 
 use super::params::Params;
-use super::route::{Automatic, Resolve, Route, automatic_name};
+use super::route::{Automatic, Published, Resolve, Route, automatic_name};
 
 /// One operation: requests of this method to this path.
 #[derive(Clone, Debug)]
@@ -78,6 +78,7 @@ pub struct Operations {
 
 struct Table {
     routers: HashMap<Method, matchit::Router<Entry>>,
+    published: Vec<Published>,
     fallback: Automatic,
     names: Arc<BTreeSet<String>>,
 }
@@ -122,6 +123,7 @@ impl Table {
         let mut errors = Vec::new();
         let mut owners: HashMap<String, (usize, String)> = HashMap::new();
         let mut routers: HashMap<Method, matchit::Router<Entry>> = HashMap::new();
+        let mut published = Vec::new();
         for (number, operation) in operations.iter().enumerate() {
             let name = operation.policy.operation.to_string();
             let mut own: Vec<String> = std::iter::once(&name).chain(&operation.policy.aliases).cloned().collect();
@@ -162,8 +164,16 @@ impl Table {
                     continue;
                 }
             };
-            let router = routers.entry(method).or_default();
-            let entry = Entry { template: template.clone(), policy: Arc::new(policy), profile };
+            let router = routers.entry(method.clone()).or_default();
+            let policy = Arc::new(policy);
+            published.push(Published {
+                policy: Arc::clone(&policy),
+                profile: Arc::clone(&profile),
+                method: Some(method),
+                path: Some(template.clone()),
+                automatic: false,
+            });
+            let entry = Entry { template: template.clone(), policy, profile };
             if let Err(error) = router.insert(&template, entry) {
                 errors.push((number, refused(router, &error)));
             }
@@ -188,7 +198,8 @@ impl Table {
         };
         match fallback {
             Some(fallback) if errors.is_empty() => {
-                Ok(Self { routers, fallback, names: Arc::new(owners.into_keys().collect()) })
+                published.extend(fallback.operations());
+                Ok(Self { routers, published, fallback, names: Arc::new(owners.into_keys().collect()) })
             }
             _ => Err(errors),
         }
@@ -276,6 +287,10 @@ impl Resolve for Operations {
             params: Some(Params::matched(template, &path, found.params.iter())),
             named: Some(Arc::clone(&table.names)),
         }
+    }
+
+    fn operations(&self) -> Vec<Published> {
+        self.table().published.clone()
     }
 }
 

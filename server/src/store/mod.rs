@@ -169,6 +169,12 @@ impl Store {
         self.inner.backend.deliver(ask).await
     }
 
+    /// Closes a key that never ran, so that it never will; [`Say::Closed`] says that it is, or was before. Otherwise
+    /// what a delivery would be told. The fingerprint is not looked at.
+    pub async fn close_key(&self, ask: Ask) -> Result<Told, StoreError> {
+        self.inner.backend.close_key(ask).await
+    }
+
     /// An event meets a record. `response` goes with a terminal answer whose `has_response` is set. Never refused
     /// because the store is busy with claims; an error is for the caller to try again.
     pub async fn apply(

@@ -3,5 +3,6 @@
 mod binding;
 mod handlers;
 mod hangups;
+mod routes;
 mod support;
 mod waiting;

@@ -105,6 +105,15 @@ impl SqliteOptions {
     }
 }
 
+/// What whoever asks wants of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To run, or to hear how it stands.
+    Run,
+    /// That it never runs.
+    Close,
+}
+
 /// An event on its way to a record.
 #[derive(Debug)]
 pub(super) struct Change {
@@ -231,13 +240,21 @@ impl Sqlite {
     }
 
     pub(super) async fn deliver(&self, ask: Ask) -> Result<Told, StoreError> {
+        self.meet(ask, Purpose::Run).await
+    }
+
+    pub(super) async fn close_key(&self, ask: Ask) -> Result<Told, StoreError> {
+        self.meet(ask, Purpose::Close).await
+    }
+
+    async fn meet(&self, ask: Ask, purpose: Purpose) -> Result<Told, StoreError> {
         let queued = self.shared.queued.load(Ordering::Relaxed);
         if queued >= self.capacity {
             let say = Say::Refuse(Code::Overloaded);
             return Ok(Told { say, found: None, response: None, profile: None, now: self.shared.clock.now() });
         }
         let crowded = queued >= self.capacity / 2;
-        self.ask(|reply| Job::Deliver { ask: Box::new(ask), crowded, reply }).await
+        self.ask(|reply| Job::Deliver { ask: Box::new(ask), purpose, crowded, reply }).await
     }
 
     pub(super) async fn apply(&self, change: Change) -> Result<Applied, StoreError> {

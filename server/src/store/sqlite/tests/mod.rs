@@ -1,6 +1,7 @@
 //! Real files in temporary directories.
 
 mod claims;
+mod closing;
 mod figures;
 mod files;
 mod leases;
