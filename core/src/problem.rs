@@ -2,6 +2,10 @@
 //!
 //! The answers are RFC 9457 `application/problem+json`; clients switch on `code`, people read `detail`.
 
+mod pages;
+
+pub use pages::Page;
+
 use crate::receipt::Word;
 
 /// What a caller does next. Closed: an unknown word means [`Next::Ask`].

@@ -49,6 +49,13 @@ pub(crate) fn percent_encode(bytes: &[u8], text: &mut Vec<u8>) {
     }
 }
 
+/// The text as a component of a URI, for instance as a value in a query.
+pub fn percent_encoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    percent_encode(text.as_bytes(), &mut bytes);
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
 /// The path that all its equivalent spellings share (RFC 3986, sections 6.2.2.1 to 6.2.2.3): triplets in upper case,
 /// unreserved characters decoded, dot segments removed.
 ///

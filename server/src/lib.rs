@@ -14,10 +14,12 @@ pub mod names;
 mod problem;
 #[cfg(feature = "cli")]
 mod proxy;
+mod routes;
 pub mod store;
 
 pub use layer::{ActorSource, Idempotency, IdempotencyLayer, Limits, Running};
 pub use problem::{DEFAULT_PREFIX, Problem};
+pub use routes::{Origin, OriginError, Prefix, PrefixError};
 pub use samekey_core::problem::{Code, Next};
 pub use samekey_core::select::Significant;
 pub use samekey_core::{

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use samekey_core::problem::{Code, Next};
 use samekey_core::receipt::{Receipt, Word};
+use samekey_core::uri::percent_encoded;
 use serde_json::{Map, Value, json};
 
 use crate::names;
@@ -35,9 +36,11 @@ pub struct Problem {
     /// Members of the answer beyond those every problem has.
     pub members: Map<String, Value>,
     /// Where the result is, for a command that is done.
-    pub location: Option<HeaderValue>,
+    pub location: Option<Box<HeaderValue>>,
     /// With a 401: a token came along and is not accepted (RFC 6750, section 3.1).
     pub invalid_token: bool,
+    /// The operation whose status tells more.
+    pub operation: Option<String>,
 }
 
 impl Problem {
@@ -52,6 +55,7 @@ impl Problem {
             members: Map::new(),
             location: None,
             invalid_token: false,
+            operation: None,
         }
     }
 
@@ -73,6 +77,13 @@ impl Problem {
     #[must_use]
     pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.members.insert(name.into(), value.into());
+        self
+    }
+
+    /// Adds the operation whose status tells more.
+    #[must_use]
+    pub fn about(mut self, operation: impl Into<String>) -> Self {
+        self.operation = Some(operation.into());
         self
     }
 
@@ -115,12 +126,49 @@ pub(crate) fn delay_seconds(after: Duration) -> u64 {
     after.as_secs() + u64::from(after.subsec_nanos() > 0)
 }
 
+/// Where an answer is given: what its references lead to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    /// Where the pages and the status are served.
+    pub(crate) prefix: &'a str,
+    /// The operation of the request, unless the problem knows it better.
+    pub(crate) operation: Option<&'a str>,
+}
+
+/// Goes with an answer that was made of a problem, so that the layer can finish it.
+#[derive(Clone, Debug)]
+struct Unfinished(Problem);
+
+/// Completes a refusal with what only the layer knows. Every refusal on a covered route passes here once, on its way
+/// out; other answers stay as they are.
+pub(crate) fn finish(response: &mut Response, place: &Place<'_>) {
+    if let Some(Unfinished(problem)) = response.extensions_mut().remove() {
+        *response = problem.answer(place);
+    }
+}
+
+/// An answer of the handler is the handler's, even if it is a problem of ours.
+pub(crate) fn is_the_handlers(extensions: &mut http::Extensions) {
+    extensions.remove::<Unfinished>();
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let mut response = self.clone().answer(&Place { prefix: DEFAULT_PREFIX, operation: None });
+        response.extensions_mut().insert(Unfinished(self));
+        response
+    }
+}
+
+impl Problem {
+    /// The answer, with references that lead to this place.
+    pub(crate) fn answer(self, place: &Place<'_>) -> Response {
+        let prefix = place.prefix;
+        let link = self.link(place);
         let row = self.code.row();
         let state = self.state();
         let mut body = Map::new();
-        body.insert("type".into(), format!("{DEFAULT_PREFIX}/problems/{}", row.name).into());
+        body.insert("type".into(), format!("{prefix}/problems/{}", row.name).into());
         body.insert("title".into(), row.title.into());
         body.insert("status".into(), self.status().as_u16().into());
         body.insert("detail".into(), self.detail.as_ref().into());
@@ -152,7 +200,7 @@ impl IntoResponse for Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from(delay_seconds(after)));
         }
         if let Some(location) = self.location {
-            headers.insert(LOCATION, location);
+            headers.insert(LOCATION, *location);
         }
         if row.next == Next::SignIn {
             // RFC 9110, section 15.5.2: a 401 names at least one challenge.
@@ -162,7 +210,25 @@ impl IntoResponse for Problem {
             };
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
+        if let Some(link) = link {
+            headers.insert(LINK, names::value(&link));
+        }
         response
+    }
+
+    /// Where to look further: at the status while the outcome is open, at the page where the request is to be mended.
+    fn link(&self, place: &Place<'_>) -> Option<String> {
+        let prefix = place.prefix;
+        match self.code {
+            Code::OperationInProgress | Code::OutcomeUncertain | Code::UpstreamTimeout => {
+                let operation = percent_encoded(self.operation.as_deref().or(place.operation)?);
+                Some(format!("<{prefix}/status?operation={operation}>; rel=\"status\""))
+            }
+            code if code.row().status == 400 => {
+                Some(format!("<{prefix}/problems/{}>; rel=\"describedby\"", code.as_str()))
+            }
+            _ => None,
+        }
     }
 }
 

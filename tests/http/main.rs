@@ -1,13 +1,19 @@
 //! The HTTP contract, through the real binary and real sockets. Written from the contract, not from the code.
 
 mod actors;
+mod check;
 mod actors_change;
 mod actors_constant;
 mod actors_jwt;
 mod actors_whoami;
 mod classes;
+mod configuration;
+mod configuration_values;
+mod codes;
+mod cors;
 mod coverage;
 mod crash;
+mod deploy;
 mod fixture;
 mod forwarding;
 mod hang_up;
@@ -17,7 +23,12 @@ mod large;
 mod limits;
 mod mismatch;
 mod privacy;
+mod reload;
 mod replay;
+mod routes_close;
+mod routes_contract;
+mod routes_problems;
+mod routes_status;
 mod shutdown;
 mod start;
 mod store_faults;

@@ -100,10 +100,7 @@ impl Answer {
         };
         let (code, next) = (text("code"), text("next"));
         assert_eq!(json["status"], u64::from(self.status), "the member status is the status: {json}");
-        assert!(
-            text("type").ends_with(&format!("/.well-known/samekey/problems/{code}")),
-            "type names the code: {json}"
-        );
+        assert!(text("type").ends_with(&format!("/problems/{code}")), "type names the code: {json}");
         assert!(!text("title").is_empty(), "a title: {json}");
         let detail = json["detail"].as_str().unwrap_or_default().to_owned();
         Problem { code, next, detail, json }

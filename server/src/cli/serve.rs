@@ -14,28 +14,39 @@ use http::Uri;
 use tokio::net::TcpListener;
 
 use super::actor::ActorArgs;
+use super::config::{self, Loaded, Source};
 use super::logs::LogArgs;
-use super::settings::{Defaults, ServerLimits, duration};
-use crate::layer::{Automatic, IdempotencyLayer};
+use super::reload::{self, refuse_unnamed};
+use super::settings::{Defaults, ServerLimits, ServerWide, duration};
+use crate::layer::{IdempotencyLayer, Operations};
 use crate::proxy::admin::{self, Phase};
 use crate::proxy::forward::{Forward, ForwardConfig};
 use crate::proxy::listen;
 use crate::store::{SqliteOptions, Store};
+use crate::{DEFAULT_PREFIX, Origin, Prefix};
 
 /// What `serve` takes.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ServeArgs {
     /// The service behind, for instance http://127.0.0.1:3000
-    #[arg(long, env = "SAMEKEY_UPSTREAM", value_name = "URL")]
-    upstream: Uri,
+    #[arg(long, env = "SAMEKEY_UPSTREAM", value_name = "URL", value_parser = url)]
+    pub(super) upstream: Option<Uri>,
+
+    /// A file with all of this and the operations [default: samekey.toml, if it is there]
+    #[arg(long, env = "SAMEKEY_CONFIG", value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+
+    /// Start although live records belong to operations that nothing names; their keys are refused, not run
+    #[arg(long, env = "SAMEKEY_ACCEPT_UNNAMED_RECORDS")]
+    pub(super) accept_unnamed_records: bool,
 
     /// Where clients connect
-    #[arg(long, env = "SAMEKEY_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:8787")]
+    #[arg(long, env = "SAMEKEY_LISTEN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
 
     /// Where /healthz and /readyz answer
-    #[arg(long, env = "SAMEKEY_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8788")]
+    #[arg(long, env = "SAMEKEY_ADMIN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8788")]
     admin: SocketAddr,
 
     /// Where keys and answers are kept: a file on a disk of this machine
@@ -46,10 +57,19 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "SAMEKEY_SINGLE_HOST")]
     single_host: bool,
 
+    /// Where clients find the status of a key, the contract and the pages of the codes; /api/samekey, for instance,
+    /// where only /api leads here
+    #[arg(long, env = "SAMEKEY_PUBLIC_PREFIX", value_name = "PATH", default_value = DEFAULT_PREFIX)]
+    public_prefix: Prefix,
+
+    /// Origins whose scripts may send commands and read their answers, for instance https://app.example
+    #[arg(long, env = "SAMEKEY_CORS_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
+    cors_origins: Vec<Origin>,
+
     /// How long a connection to the service may have been idle and still be used for a request with a key; must be
     /// shorter than the service's own keep-alive time
     #[arg(long, env = "SAMEKEY_UPSTREAM_IDLE", value_name = "TIME", value_parser = duration, default_value = "2s")]
-    upstream_idle: Duration,
+    pub(super) upstream_idle: Duration,
 
     /// How long a connection to the service may take to be made
     #[arg(long, env = "SAMEKEY_CONNECT_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "5s")]
@@ -57,7 +77,7 @@ pub(crate) struct ServeArgs {
 
     /// How long running requests may go on after SIGTERM; longer than the timeout, or outcomes become uncertain
     #[arg(long, env = "SAMEKEY_DRAIN", value_name = "TIME", value_parser = duration, default_value = "75s")]
-    drain: Duration,
+    pub(super) drain: Duration,
 
     #[command(flatten)]
     actor: ActorArgs,
@@ -66,14 +86,18 @@ pub(crate) struct ServeArgs {
     logs: LogArgs,
 
     #[command(flatten)]
-    defaults: Defaults,
+    pub(super) server: ServerWide,
 
     #[command(flatten)]
-    limits: ServerLimits,
+    pub(super) defaults: Defaults,
+
+    #[command(flatten)]
+    pub(super) limits: ServerLimits,
 }
 
 const AFTER_HELP: &str = "\
-Every flag can be set by its environment variable; a flag wins.
+Every flag can be set by its environment variable, and by a key of samekey.toml. A flag wins over the environment,
+the environment over the file. `samekey check` shows what it all comes to; SIGHUP reads the operations anew.
 
 Covered are POST and PATCH requests with the header Idempotency-Key. All others pass untouched.
 
@@ -100,32 +124,31 @@ impl FromStr for StoreUrl {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
-    let upstream = args.upstream.clone();
-    run_with(args, announce(upstream)).await
+pub(crate) async fn run(source: Source) -> anyhow::Result<ExitCode> {
+    run_with(source, announce).await
 }
 
 /// The same, with another announcement.
 pub(crate) async fn run_with(
-    args: ServeArgs,
+    source: Source,
     ready: impl FnOnce(&Server) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    args.logs.install();
-    Server::start(args).await?.run(ready, shutdown_signal()?).await
+    let loaded = config::load(&source, None)?;
+    loaded.args.logs.install();
+    Server::start(loaded, source).await?.run(ready, shutdown_signal()?).await
 }
 
-fn announce(upstream: Uri) -> impl FnOnce(&Server) -> anyhow::Result<()> {
-    move |server| {
-        let (public, admin) = server.addresses()?;
-        let mut out = std::io::stdout().lock();
-        writeln!(
-            out,
-            "samekey {} listening http://{public} -> {upstream}, admin http://{admin}",
-            env!("CARGO_PKG_VERSION")
-        )?;
-        writeln!(out, "{}", server.summary)?;
-        Ok(out.flush()?)
-    }
+fn announce(server: &Server) -> anyhow::Result<()> {
+    let (public, admin) = server.addresses()?;
+    let upstream = &server.upstream;
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "samekey {} listening http://{public} -> {upstream}, admin http://{admin}",
+        env!("CARGO_PKG_VERSION")
+    )?;
+    writeln!(out, "{}", server.summary)?;
+    Ok(out.flush()?)
 }
 
 /// Everything that listens, before the first request.
@@ -136,14 +159,21 @@ pub(crate) struct Server {
     layer: IdempotencyLayer,
     forward: Forward,
     drain: Duration,
+    upstream: Uri,
     summary: String,
+    operations: Operations,
+    loaded: Loaded,
+    source: Source,
 }
 
 impl Server {
     /// Checks the settings, opens the store and binds both listeners.
-    pub(crate) async fn start(args: ServeArgs) -> anyhow::Result<Self> {
-        let policy = args.defaults.policy();
-        policy.check().context("the settings do not fit together")?;
+    pub(crate) async fn start(loaded: Loaded, source: Source) -> anyhow::Result<Self> {
+        let args = loaded.args.clone();
+        let upstream = args.upstream.clone().context(
+            "nothing says where your service is: give --upstream http://127.0.0.1:3000, \
+             or write upstream = \"http://127.0.0.1:3000\" in samekey.toml",
+        )?;
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && !args.single_host {
             bail!(
                 "an SQLite store belongs to one pod: with two, a retry that meets the other one would run again. \
@@ -151,12 +181,12 @@ impl Server {
             );
         }
         let forward = Forward::new(ForwardConfig {
-            upstream: args.upstream.clone(),
+            upstream: upstream.clone(),
             upstream_idle: args.upstream_idle,
             connect_timeout: args.connect_timeout,
         })
         .context("--upstream")?;
-        let actor = args.actor.source(&args.upstream)?;
+        let actor = args.actor.source(&upstream)?;
         let store = Store::open(SqliteOptions {
             queue_capacity: args.limits.queue,
             min_free_bytes: args.limits.min_free as u64,
@@ -164,21 +194,33 @@ impl Server {
         })
         .await
         .context("the store cannot be used")?;
-        args.actor.keep_kind(&actor, &store, policy.remember).await?;
+        if !args.accept_unnamed_records {
+            refuse_unnamed(&store, &loaded.table).await?;
+        }
+        args.actor.keep_kind(&actor, &store, loaded.others.remember).await?;
         let summary = format!(
-            "store sqlite:{} (1 host only)   covered: {}   actor: {actor:?}   replay {}, remembered {}",
+            "store sqlite:{} (1 host only)   operations: {}   covered: {}   actor: {actor:?}   replay {}, remembered {}",
             args.store.path.display(),
-            match policy.key {
-                samekey_core::KeyRule::Required => "every POST, PATCH",
-                _ => "POST, PATCH that carry Idempotency-Key",
+            match &loaded.file {
+                Some(file) => format!("{} of {}", loaded.operations.len(), file.display()),
+                None => "named by method and path".into(),
             },
-            humantime::format_duration(policy.retention),
-            humantime::format_duration(policy.remember),
+            match loaded.others.key {
+                samekey_core::KeyRule::Required => "every POST, PATCH".into(),
+                samekey_core::KeyRule::Optional => format!("POST, PATCH that carry {}", args.server.key_header),
+                samekey_core::KeyRule::Ignore => "configured operations".into(),
+            },
+            humantime::format_duration(loaded.others.retention),
+            humantime::format_duration(loaded.others.remember),
         );
+        let operations = loaded.table.clone();
         let layer = IdempotencyLayer::new(store.clone())
             .actor_source(actor)
             .limits(args.limits.limits())
-            .resolve(Automatic::new(policy)?);
+            .key_header(args.server.key_header.clone())
+            .public_prefix(args.public_prefix)
+            .cors(args.cors_origins)
+            .resolve(operations.clone());
         let bind = async |address: SocketAddr, flag: &str| {
             TcpListener::bind(address).await.with_context(|| format!("{flag} {address} cannot be listened on"))
         };
@@ -189,7 +231,11 @@ impl Server {
             layer,
             forward,
             drain: args.drain,
+            upstream,
             summary,
+            operations,
+            loaded,
+            source,
         })
     }
 
@@ -204,10 +250,13 @@ impl Server {
         ready: impl FnOnce(&Self) -> anyhow::Result<()>,
         signal: impl Future<Output = ()>,
     ) -> anyhow::Result<ExitCode> {
+        // Before the announcement: whoever reads it may send the signal at once.
+        let reloads =
+            reload::on_hangup(self.source.clone(), &self.loaded, self.operations.clone(), self.store.clone())?;
         ready(&self)?;
         let phase = Phase::default();
         let admin = tokio::spawn(admin::serve(self.admin, self.store.clone(), phase.clone()));
-        let service = tower::Layer::layer(&self.layer, self.forward);
+        let service = self.layer.front(tower::Layer::layer(&self.layer, self.forward));
         let connections = listen::serve(self.public, service, signal).await;
         phase.drain();
         tracing::info!(event = "draining", "no new connections; what runs comes to its end");
@@ -221,10 +270,19 @@ impl Server {
             tracing::warn!(event = "drain_timeout", "requests still run: their outcomes become uncertain");
         }
         admin.abort();
+        reloads.abort();
         self.store.close().await;
         tracing::info!(event = "stopped");
         Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+fn url(text: &str) -> Result<Uri, String> {
+    text.parse().map_err(|error| format!("{error}; write for instance http://127.0.0.1:3000"))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text} is no address with a port; write for instance 127.0.0.1:8787"))
 }
 
 /// Resolves at the first SIGTERM or SIGINT; the second one ends the process at once.

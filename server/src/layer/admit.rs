@@ -3,6 +3,7 @@
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use http::HeaderName;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http_body::Body as _;
@@ -10,9 +11,10 @@ use http_body_util::BodyExt;
 use samekey_core::fingerprint::{Fingerprint, Payload, fingerprint};
 use samekey_core::problem::Code;
 use samekey_core::select::Profile;
-use samekey_core::{Key, Policy};
+use samekey_core::{Actor, Key, Policy};
 use std::time::Duration;
 
+use super::Shared;
 use super::limits::{Budget, Reserved};
 use crate::names;
 use crate::problem::Problem;
@@ -20,17 +22,45 @@ use crate::problem::Problem;
 /// From this size on a fingerprint is made off the async threads: 64 KiB take about as long as a hand-over.
 const OFF_THREAD_BYTES: usize = 64 << 10;
 
+/// Who asks, or why nobody is answered.
+pub(crate) async fn actor(shared: &Shared, parts: &Parts, policy: &Policy) -> Result<Actor, Problem> {
+    match shared.actor.of(parts, &shared.store).await? {
+        Some(actor) => Ok(actor),
+        None if policy.anonymous => Ok(Actor::anonymous()),
+        None => Err(Problem::new(Code::ActorRequired, shared.actor.required())),
+    }
+}
+
+/// A page that was rendered for somebody else must not act as the one who signed in since: `expected` is whom the
+/// request was made for.
+pub(crate) fn expected(shared: &Shared, actor: &Actor, expected: &[http::HeaderValue]) -> Result<(), Problem> {
+    match shared.actor.tag(actor, &shared.store) {
+        Some(tag) if expected.iter().any(|expected| *expected != tag) => Err(Problem::new(
+            Code::ActorChanged,
+            "This request was made for another actor than the one who is signed in. Nothing was run.",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The caller's key; where it is the secret, one that nobody guesses.
-pub(crate) fn key(parts: &Parts, policy: &Policy, is_secret: bool) -> Result<Key, Problem> {
-    let lines = parts.headers.get_all(names::KEY).iter().map(http::HeaderValue::as_bytes);
+pub(crate) fn key(shared: &Shared, parts: &Parts, policy: &Policy, actor: &Actor) -> Result<Key, Problem> {
+    let is_secret = *actor == Actor::anonymous() || shared.actor.key_is_the_secret();
+    key_of(parts, &shared.key_header, policy, is_secret)
+}
+
+/// The same, where no layer says who asks.
+pub(crate) fn key_of(parts: &Parts, header: &HeaderName, policy: &Policy, is_secret: bool) -> Result<Key, Problem> {
+    let lines = parts.headers.get_all(header).iter().map(http::HeaderValue::as_bytes);
     let key = Key::parse_lines(lines)
-        .map_err(|error| Problem::new(Code::KeyInvalid, format!("Idempotency-Key: {error}.")))?
+        .map_err(|error| Problem::new(Code::KeyInvalid, format!("{}: {error}.", spelled(header))))?
         .ok_or_else(|| {
             Problem::new(
                 Code::KeyRequired,
                 format!(
-                    "{} requires the header Idempotency-Key, one value per intent, for example a UUID.",
-                    policy.operation
+                    "{} requires the header {}, one value per intent, for example a UUID.",
+                    policy.operation,
+                    spelled(header)
                 ),
             )
         })?;
@@ -39,6 +69,11 @@ pub(crate) fn key(parts: &Parts, policy: &Policy, is_secret: bool) -> Result<Key
         return Err(Problem::new(Code::KeyInvalid, why));
     }
     Ok(key)
+}
+
+/// As people know it: a `HeaderName` is in lower case.
+fn spelled(header: &HeaderName) -> &str {
+    if *header == names::KEY { "Idempotency-Key" } else { header.as_str() }
 }
 
 /// Reads the body whole, within the operation's and the server's limits.
@@ -89,15 +124,6 @@ pub(crate) async fn body(
     Ok((first.unwrap_or_else(|| more.freeze()), reserved))
 }
 
-/// The values of the path's parameters, in template order, percent-decoded once by axum.
-pub(crate) async fn path_params(parts: &mut Parts) -> Vec<String> {
-    use axum::extract::{FromRequestParts, RawPathParams};
-    match RawPathParams::from_request_parts(parts, &()).await {
-        Ok(params) => params.iter().map(|(_, value)| value.to_owned()).collect(),
-        Err(_) => Vec::new(),
-    }
-}
-
 /// The fingerprint of a request under a profile.
 pub(crate) async fn print(
     parts: &Parts,
@@ -146,7 +172,12 @@ fn print_now(parts: &Parts, params: &[String], body: &Bytes, profile: &Profile) 
 
 /// How long this delivery waits for another one: RFC 7240 `Prefer: wait=N` within the operation's limit.
 pub(crate) fn patience(parts: &Parts, policy: &Policy) -> Duration {
-    let asked = parts
+    preferred_wait(parts).unwrap_or(policy.default_wait).min(policy.max_wait)
+}
+
+/// What `Prefer: wait=N` asks for.
+pub(crate) fn preferred_wait(parts: &Parts) -> Option<Duration> {
+    parts
         .headers
         .get_all(names::PREFER)
         .iter()
@@ -155,8 +186,7 @@ pub(crate) fn patience(parts: &Parts, policy: &Policy) -> Duration {
         .filter_map(|preference| preference.trim().split_once('='))
         .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))
         .and_then(|(_, value)| value.trim().trim_matches('"').parse().ok())
-        .map(Duration::from_secs);
-    asked.unwrap_or(policy.default_wait).min(policy.max_wait)
+        .map(Duration::from_secs)
 }
 
 #[cfg(test)]

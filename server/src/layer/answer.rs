@@ -58,6 +58,7 @@ pub(crate) fn result_id(parts: &Parts, body: Option<&Bytes>, policy: &Policy) ->
 /// The handler's own answer, with its receipt.
 pub(crate) fn first(mut parts: Parts, body: Body, receipt: Receipt) -> Response {
     names::strip_ours(&mut parts.headers);
+    crate::problem::is_the_handlers(&mut parts.extensions);
     // Only what comes out of the store is a replay.
     parts.headers.remove(names::REPLAYED);
     if stripe_would_repeat(parts.status, receipt.word) {
@@ -93,6 +94,7 @@ pub(crate) fn refusal(code: Code, told: &Told, key: &Key, policy: &Policy) -> Pr
     let mut problem = Problem::new(code, detail(code, record));
     problem.ietf = policy.ietf;
     problem.receipt = record.map(Record::receipt);
+    problem.operation = told.found.as_ref().map(|found| found.operation.clone());
     match (code, record) {
         (Code::OperationInProgress, _) => problem.retry_after(Duration::from_secs(1)),
         (Code::QuotaExceeded, _) => problem.retry_after(Duration::from_secs(5)),
@@ -110,7 +112,8 @@ pub(crate) fn refusal(code: Code, told: &Told, key: &Key, policy: &Policy) -> Pr
                 problem = problem.member("result_id", id.as_str());
             }
             let stored = told.response.as_ref().map(|response| response.headers.as_slice()).unwrap_or_default();
-            problem.location = stored.iter().find(|(name, _)| name == LOCATION).map(|(_, value)| value.clone());
+            problem.location =
+                stored.iter().find(|(name, _)| name == LOCATION).map(|(_, value)| Box::new(value.clone()));
             problem
         }
         (Code::KeyExpired, _) => {

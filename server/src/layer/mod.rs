@@ -22,19 +22,22 @@
 //! server are not there. Extensions and the tracing span are.
 
 pub(crate) mod actor;
-mod admit;
-mod answer;
+pub(crate) mod admit;
+pub(crate) mod answer;
 mod capture;
 mod limits;
+mod operations;
+mod params;
 mod record;
 mod route;
 mod run;
 mod running;
 mod service;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Router;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
@@ -44,11 +47,16 @@ use tower::Layer;
 
 pub use actor::{ActorSource, Peer, Trusted};
 pub use limits::Limits;
-pub use route::{Automatic, Resolve, Route};
+pub use operations::{Operation, OperationError, Operations};
+pub use params::Params;
+pub use route::{Automatic, Published, Resolve, Route};
+pub(crate) use route::{by_name, published};
 pub use running::Running;
 pub use service::Idempotency;
+pub(crate) use service::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST, new_holder};
 
 use crate::names;
+use crate::routes::{self, Cors, Front, Origin, Prefix};
 use crate::store::Store;
 use limits::{Budget, WaitingRoom};
 use route::One;
@@ -65,9 +73,15 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) actor: ActorSource,
     pub(crate) resolve: Arc<dyn Resolve>,
+    pub(crate) key_header: http::HeaderName,
     pub(crate) budget: Budget,
     pub(crate) waiting: WaitingRoom,
     pub(crate) tracker: TaskTracker,
+    /// Where the routes lie, and so where answers refer to.
+    pub(crate) prefix: Prefix,
+    pub(crate) cors: Cors,
+    /// The operations that [`IdempotencyLayer::policy`] named, for the routes.
+    pub(crate) policies: Arc<Mutex<Vec<Published>>>,
 }
 
 impl std::fmt::Debug for IdempotencyLayer {
@@ -86,9 +100,13 @@ impl IdempotencyLayer {
                 store,
                 actor: ActorSource::none(),
                 resolve: Arc::new(Automatic::default()),
+                key_header: names::KEY,
                 budget: Budget::new(limits.max_buffered_bytes),
                 waiting: WaitingRoom::new(limits),
                 tracker: TaskTracker::new(),
+                prefix: Prefix::default(),
+                cors: Cors::default(),
+                policies: Arc::default(),
             }),
         }
     }
@@ -120,10 +138,51 @@ impl IdempotencyLayer {
         })
     }
 
+    /// The request header that carries the key, if it is not `Idempotency-Key`.
+    #[must_use]
+    pub fn key_header(self, name: http::HeaderName) -> Self {
+        self.with(|shared| shared.key_header = name)
+    }
+
     /// How requests find their operation.
     #[must_use]
     pub fn resolve(self, resolve: impl Resolve) -> Self {
         self.with(|shared| shared.resolve = Arc::new(resolve))
+    }
+
+    /// Where the routes lie and where answers refer to, if not under `/.well-known/samekey`.
+    #[must_use]
+    pub fn public_prefix(self, prefix: Prefix) -> Self {
+        self.with(|shared| shared.prefix = prefix)
+    }
+
+    /// Origins whose scripts may send covered requests and read their answers.
+    #[must_use]
+    pub fn cors(self, origins: impl IntoIterator<Item = Origin>) -> Self {
+        self.with(|shared| shared.cors = Cors::new(origins.into_iter().collect()))
+    }
+
+    /// The routes for clients: the status of a key and closing it, the contract of every operation that
+    /// [`IdempotencyLayer::policy`] named, and the pages of the codes. They belong inside the layer that finds out who
+    /// asks.
+    ///
+    /// ```
+    /// # use samekey::{Actor, IdempotencyLayer, Policy, Store};
+    /// # use axum::{Router, routing::post, http::StatusCode};
+    /// # async fn app(idempotent: IdempotencyLayer) -> Router {
+    /// Router::new()
+    ///     .route("/orders", post(|| async { StatusCode::CREATED }).layer(idempotent.policy(Policy::new("orders.create"))))
+    ///     .merge(idempotent.routes())
+    /// # }
+    /// ```
+    pub fn routes<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
+        routes::router(Arc::clone(&self.shared))
+    }
+
+    /// The routes in front of a service that this layer is around.
+    #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "an application has a router of its own"))]
+    pub(crate) fn front<S>(&self, inner: S) -> Front<S> {
+        Front { prefix: self.shared.prefix.clone(), routes: self.routes(), inner }
     }
 
     /// The same layer for one operation under this contract.
@@ -135,7 +194,10 @@ impl IdempotencyLayer {
     pub fn policy(&self, policy: Policy) -> Self {
         let name = policy.operation.clone();
         match One::new(policy) {
-            Ok(one) => self.clone().resolve(one),
+            Ok(one) => {
+                route::publish(&self.shared, one.published());
+                self.clone().resolve(one)
+            }
             Err(error) => panic!("the policy of {name} cannot hold: {error}"),
         }
     }

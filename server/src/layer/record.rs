@@ -10,6 +10,7 @@ use samekey_core::{Actor, Key};
 
 use super::Shared;
 use crate::names;
+use crate::problem::{self, Place};
 use crate::store::Told;
 
 /// What is known of a request so far.
@@ -54,6 +55,7 @@ impl Seen {
 
     /// Adds what every covered answer carries, and writes the line.
     pub(crate) fn finish(self, response: &mut Response, shared: &Shared, took: Duration) {
+        problem::finish(response, &Place { prefix: &shared.prefix, operation: Some(&self.operation) });
         let status = response.status().as_u16();
         let headers = response.headers_mut();
         headers.entry(names::REQUEST_ID).or_insert(self.request_id.clone());

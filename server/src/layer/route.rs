@@ -1,7 +1,7 @@
 //! Which operation a request belongs to, and whether it is covered.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Method;
@@ -9,6 +9,9 @@ use http::request::Parts;
 use samekey_core::select::Profile;
 use samekey_core::uri::normalise_path;
 use samekey_core::{KeyRule, Policy, PolicyError};
+
+use super::params::Params;
+use super::Shared;
 
 /// The operation of one request.
 #[derive(Clone, Debug)]
@@ -25,12 +28,100 @@ pub struct Route {
     pub profile: Arc<Profile>,
     /// A 405 comes from the method router's fallback, not from the operation: it passes through.
     pub passes_405: bool,
+    /// The values of the path's parameters; `None`: axum's router found them, or nobody.
+    pub params: Option<Params>,
+    /// All names and aliases that are written down here. A key whose record stands under another name belongs to a
+    /// configuration that is not this one, and does not run. `None`: nobody knows all names.
+    pub named: Option<Arc<BTreeSet<String>>>,
 }
 
 /// Finds the operation of a request.
 pub trait Resolve: Send + Sync + 'static {
     /// The operation of this request.
     fn route(&self, parts: &Parts) -> Route;
+
+    /// The operations that the contract publishes, and the status route finds by name. Automatic names need none:
+    /// they are found by [`Resolve::route`].
+    fn operations(&self) -> Vec<Published> {
+        Vec::new()
+    }
+}
+
+/// An operation as the contract publishes it.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// Its contract, with name and former names.
+    pub policy: Arc<Policy>,
+    /// What of its payload counts.
+    pub profile: Arc<Profile>,
+    /// Its method, where that is known.
+    pub method: Option<Method>,
+    /// The template of its path, where that is known.
+    pub path: Option<String>,
+    /// It has no name of its own: it holds for every request that no named operation takes.
+    pub automatic: bool,
+}
+
+impl Published {
+    fn is_called(&self, name: &str) -> bool {
+        !self.automatic && (self.policy.operation == name || self.policy.aliases.iter().any(|alias| alias == name))
+    }
+
+    /// Records may have been made under the automatic name, before the operation had one of its own.
+    fn automatic_name(&self) -> Option<String> {
+        let path = self.path.as_ref().filter(|path| !path.contains('{'))?;
+        Some(format!("{} {}", self.method.as_ref()?, normalise_path(path)))
+    }
+
+    fn route(&self) -> Route {
+        let mut also = self.policy.aliases.clone();
+        also.extend(self.automatic_name());
+        Route {
+            operation: self.policy.operation.clone(),
+            also,
+            configured: true,
+            policy: Arc::clone(&self.policy),
+            profile: Arc::clone(&self.profile),
+            passes_405: false,
+            params: None,
+            named: None,
+        }
+    }
+}
+
+/// Makes an operation known to the routes; a second one of the same name takes its place.
+pub(crate) fn publish(shared: &Shared, operation: Published) {
+    let mut known = shared.policies.lock().unwrap_or_else(PoisonError::into_inner);
+    known.retain(|other| other.policy.operation != operation.policy.operation);
+    known.push(operation);
+}
+
+/// Every operation of a layer, each name once.
+pub(crate) fn published(shared: &Shared) -> Vec<Published> {
+    let mut all = shared.resolve.operations();
+    let known = shared.policies.lock().unwrap_or_else(PoisonError::into_inner);
+    for operation in known.iter() {
+        if !all.iter().any(|other| !other.automatic && other.policy.operation == operation.policy.operation) {
+            all.push(operation.clone());
+        }
+    }
+    all
+}
+
+/// The operation that a name means: its own, a former one, or method and path.
+pub(crate) fn by_name(shared: &Shared, name: &str) -> Option<Route> {
+    if let Some(operation) = published(shared).iter().find(|operation| operation.is_called(name)) {
+        return Some(operation.route());
+    }
+    let (method, path) = name.split_once(' ').filter(|(_, path)| path.starts_with('/'))?;
+    let request = http::Request::builder().method(method).uri(path).body(()).ok()?;
+    let mut route = shared.resolve.route(&request.into_parts().0);
+    // A record of that time has the automatic name for its own.
+    let automatic = format!("{method} {}", normalise_path(path));
+    if route.operation != automatic && !route.also.contains(&automatic) {
+        route.also.push(automatic);
+    }
+    Some(route)
 }
 
 /// One operation for all requests: a layer on a method router.
@@ -45,6 +136,17 @@ impl One {
     pub(crate) fn new(policy: Policy) -> Result<Self, PolicyError> {
         policy.check()?;
         Ok(Self { policy: Arc::new(policy), profiles: Mutex::default() })
+    }
+
+    /// Where its method router stands is known only once a request came.
+    pub(crate) fn published(&self) -> Published {
+        Published {
+            policy: Arc::clone(&self.policy),
+            profile: self.profile(None),
+            method: None,
+            path: None,
+            automatic: false,
+        }
     }
 
     fn profile(&self, template: Option<&str>) -> Arc<Profile> {
@@ -73,7 +175,13 @@ impl Resolve for One {
             policy: Arc::clone(&self.policy),
             profile: self.profile(template),
             passes_405: true,
+            params: None,
+            named: None,
         }
+    }
+
+    fn operations(&self) -> Vec<Published> {
+        vec![self.published()]
     }
 }
 
@@ -106,7 +214,19 @@ impl Resolve for Automatic {
             policy: Arc::clone(&self.policy),
             profile: Arc::clone(&self.profile),
             passes_405: false,
+            params: Some(Params::default()),
+            named: None,
         }
+    }
+
+    fn operations(&self) -> Vec<Published> {
+        vec![Published {
+            policy: Arc::clone(&self.policy),
+            profile: Arc::clone(&self.profile),
+            method: None,
+            path: None,
+            automatic: true,
+        }]
     }
 }
 

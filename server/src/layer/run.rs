@@ -113,9 +113,10 @@ impl Attempt {
     /// Before this moment the handler must be gone: from then on the record may be settled from outside.
     fn drop_at(&self) -> Instant {
         let probe_after = self.policy.probe_after();
-        // Nobody calls the claim lapsed before its last proof is a lease old.
+        // Nobody calls the claim lapsed before its last proof is a lease old; that moment may have passed already.
         let proved_ago = self.shared.store.clock().monotonic().saturating_sub(self.hold.proved_at());
-        let lapses = Instant::now() + self.policy.lease.saturating_sub(proved_ago);
+        let now = Instant::now();
+        let lapses = now.checked_sub(proved_ago).unwrap_or(now) + self.policy.lease;
         lapses.min(self.deadline) + probe_after.saturating_sub((probe_after / 10).min(Duration::from_secs(1)))
     }
 
@@ -138,8 +139,10 @@ impl Attempt {
         let outcome = tokio::select! {
             outcome = &mut captured => outcome,
             () = sleep_until(self.deadline) => {
-                until = self.drop_at();
+                // One try: the caller must not wait for a store that fails, and past its deadline the claim lapses
+                // into the same state by itself.
                 let applied = self.finish(Finish::Uncertain(Reason::Deadline), None, until).await;
+                until = self.drop_at();
                 tell(self.timed_out(applied.ok().and_then(|applied| applied.record).as_ref()));
                 tokio::select! {
                     outcome = &mut captured => outcome,
@@ -341,6 +344,7 @@ impl Attempt {
     fn uncertain(&self, why: &str) -> Problem {
         let hint = "It will not run again by itself. Do not send the command with another key before it is settled.";
         Problem::new(Code::OutcomeUncertain, format!("Whether the command took effect is unknown: {why}. {hint}"))
+            .about(&self.operation)
     }
 
     fn now_uncertain(&self, record: Option<&Record>) -> Problem {
@@ -364,7 +368,7 @@ impl Attempt {
             "No whole answer within {} ms. A late answer will be kept; send the same request with the same key to get it.",
             self.policy.timeout.as_millis()
         );
-        let problem = Problem::new(Code::UpstreamTimeout, detail);
+        let problem = Problem::new(Code::UpstreamTimeout, detail).about(&self.operation);
         match record {
             Some(record) => problem.receipt(record.receipt()),
             None => problem,

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::Request;
 use http::request::Parts;
-use samekey_core::Actor;
 use samekey_core::claim::decide::without_running;
 use samekey_core::claim::{Event, Holder, Say, State};
 use samekey_core::problem::Code;
@@ -22,11 +21,13 @@ use tower::{Service, ServiceExt};
 
 use super::capture::{Captured, capture};
 use super::limits::Reserved;
+use super::params::Params;
 use super::route::{Coverage, Route, coverage};
 use super::run::{Heard, Start, run, spawn};
 use super::{Failure, Running, Shared, admit, answer, record};
 use crate::names;
 use crate::problem::Problem;
+use crate::routes::Origin;
 use crate::store::{Ask, Told};
 
 /// What [`super::IdempotencyLayer`] makes of a service.
@@ -70,8 +71,12 @@ where
         names::strip_ours(&mut parts.headers);
         shared.actor.strip(&mut parts);
 
+        let origin = shared.cors.origin(&parts.headers);
+        if let Some(answer) = preflight(&shared, &parts, origin.as_ref()) {
+            return Box::pin(std::future::ready(Ok(answer)));
+        }
         let route = shared.resolve.route(&parts);
-        match coverage(&parts.method, parts.headers.contains_key(names::KEY), &route) {
+        match coverage(&parts.method, parts.headers.contains_key(&shared.key_header), &route) {
             Coverage::Passes { keyed } => {
                 let answered = inner.call(Request::from_parts(parts, body));
                 Box::pin(async move {
@@ -90,10 +95,23 @@ where
                 let delivery = Covered { shared: &shared, route, request_id, expected_actor };
                 let mut response = delivery.answer(parts, body, inner, &mut seen).await;
                 seen.finish(&mut response, &shared, arrived.elapsed());
+                shared.cors.expose(origin.as_ref(), response.headers_mut());
                 Ok(response)
             }),
         }
     }
+}
+
+/// A preflight that announces a covered request is answered here; every other one is the service's.
+fn preflight(shared: &Shared, parts: &Parts, origin: Option<&Origin>) -> Option<Response> {
+    let asked = shared.cors.asked(&parts.method, &parts.headers)?;
+    let mut announced = Request::new(()).into_parts().0;
+    announced.method = asked.method;
+    announced.uri = parts.uri.clone();
+    announced.extensions = parts.extensions.clone();
+    let route = shared.resolve.route(&announced);
+    let covered = coverage(&announced.method, asked.keyed, &route) == Coverage::Covered;
+    covered.then(|| shared.cors.allow(origin, &parts.headers))
 }
 
 /// A delivery on its way through actor, key, body, store and handler.
@@ -139,14 +157,16 @@ impl Covered<'_> {
         S::Future: Send,
     {
         let policy = Arc::clone(&self.route.policy);
-        let actor = self.actor(&parts).await?;
+        let actor = admit::actor(self.shared, &parts, &policy).await?;
         seen.actor(&actor);
-        self.is_expected(&actor)?;
-        let nobody = actor == Actor::anonymous();
-        let key = admit::key(&parts, &policy, nobody || self.shared.actor.key_is_the_secret())?;
+        admit::expected(self.shared, &actor, &self.expected_actor)?;
+        let key = admit::key(self.shared, &parts, &policy, &actor)?;
         seen.key(&key);
         let (body, reserved) = admit::body(&parts, body, &policy, &self.shared.budget).await?;
-        let params = admit::path_params(&mut parts).await;
+        let params = match self.route.params.clone() {
+            Some(params) => params,
+            None => Params::of_axum(&mut parts).await,
+        };
         let patience = admit::patience(&parts, &policy);
         let mut profile = Arc::clone(&self.route.profile);
         let mut handler = Handler {
@@ -166,8 +186,10 @@ impl Covered<'_> {
                 operation: self.route.operation.clone(),
                 also: self.route.also.clone(),
                 configured: self.route.configured,
+                named: self.route.named.clone(),
                 key: key.clone(),
-                fingerprint: admit::print(&handler.parts, &params, &handler.body, &profile).await,
+                fingerprint: admit::print(&handler.parts, &params.under(profile.template()), &handler.body, &profile)
+                    .await,
                 profile: Arc::clone(&profile),
                 holder: new_holder(),
                 policy: Arc::clone(&policy),
@@ -215,25 +237,6 @@ impl Covered<'_> {
                 }
                 _ => return say(&told, &ask),
             }
-        }
-    }
-
-    async fn actor(&self, parts: &Parts) -> Result<Actor, Problem> {
-        match self.shared.actor.of(parts, &self.shared.store).await? {
-            Some(actor) => Ok(actor),
-            None if self.route.policy.anonymous => Ok(Actor::anonymous()),
-            None => Err(Problem::new(Code::ActorRequired, self.shared.actor.required())),
-        }
-    }
-
-    /// A page that was rendered for somebody else must not act as the one who signed in since.
-    fn is_expected(&self, actor: &Actor) -> Result<(), Problem> {
-        match self.shared.actor.tag(actor, &self.shared.store) {
-            Some(tag) if self.expected_actor.iter().any(|expected| *expected != tag) => Err(Problem::new(
-                Code::ActorChanged,
-                "This request was made for another actor than the one who is signed in. Nothing was run.",
-            )),
-            _ => Ok(()),
         }
     }
 
@@ -286,9 +289,9 @@ impl Covered<'_> {
 }
 
 /// How soon a waiter looks whether a lease that should have lapsed did.
-const LOOK_AGAIN_LEAST: Duration = Duration::from_millis(100);
+pub(crate) const LOOK_AGAIN_LEAST: Duration = Duration::from_millis(100);
 /// A waiter looks at least this often, should a wake-up be lost with its process.
-const LOOK_AGAIN_MOST: Duration = Duration::from_secs(5);
+pub(crate) const LOOK_AGAIN_MOST: Duration = Duration::from_secs(5);
 
 /// What a delivery hears that does not run.
 fn say(told: &Told, ask: &Ask) -> Result<Response, Problem> {
@@ -300,7 +303,7 @@ fn say(told: &Told, ask: &Ask) -> Result<Response, Problem> {
     }
 }
 
-fn new_holder() -> Holder {
+pub(crate) fn new_holder() -> Holder {
     let mut bytes = [0; 16];
     crate::random(&mut bytes);
     Holder::from_bytes(bytes)

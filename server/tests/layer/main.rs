@@ -4,5 +4,6 @@ mod anonymous;
 mod binding;
 mod handlers;
 mod hangups;
+mod routes;
 mod support;
 mod waiting;

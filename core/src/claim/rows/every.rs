@@ -118,7 +118,7 @@ fn every_event(known: bool) -> Vec<What> {
     for at in [-1, 0, 1] {
         for this_revision in [true, false] {
             let seen = Seen { at, this_revision };
-            for verdict in [Verdict::Done, Verdict::Refused, Verdict::Nothing, Verdict::Unclear] {
+            for verdict in [Verdict::Done, Verdict::Refused, Verdict::Broke, Verdict::Nothing, Verdict::Unclear] {
                 all.push(What::Probe { seen, verdict });
                 if verdict != Verdict::Unclear {
                     all.extend([false, true].map(|force| What::Operator { seen, force, verdict }));
@@ -187,8 +187,9 @@ fn present(state: State, record: &Record, hears: Hears) -> Hears {
 }
 
 fn key_of(unknown: Unknown) -> (Option<Timestamp>, Marks) {
-    let key_time = from_now(-700);
-    let late = if unknown.has_time { key_time } else { from_now(-499) };
+    let key_time = from_now(-100);
+    // As late as the clocks allow: with a time, at most `clock_skew` before it; without, within the retry budget.
+    let late = if unknown.has_time { from_now(-103) } else { from_now(-499) };
     let horizon = Some(if unknown.before_horizon { late } else { late - TICK });
     let forgotten_before = if unknown.forgotten { key_time } else { key_time - TICK };
     (unknown.has_time.then_some(key_time), Marks { forgotten_before, horizon })
@@ -235,6 +236,7 @@ fn event_of(what: &What, record: &Record, context: &Context<'_>) -> Event {
             let verdict = match verdict {
                 Verdict::Done => Probed::Done(answer(201)),
                 Verdict::Refused => Probed::Done(answer(404)),
+                Verdict::Broke => Probed::Done(answer(500)),
                 Verdict::Nothing => Probed::Absent,
                 Verdict::Unclear => Probed::Unclear,
             };
@@ -244,6 +246,7 @@ fn event_of(what: &What, record: &Record, context: &Context<'_>) -> Event {
             let settlement = match verdict {
                 Verdict::Done => Settlement::Ended(answer(201)),
                 Verdict::Refused => Settlement::Ended(answer(404)),
+                Verdict::Broke => Settlement::Ended(answer(500)),
                 Verdict::Nothing | Verdict::Unclear => Settlement::Released,
             };
             Event::Operator { revision: revision(seen), looked_at: moment(seen), force, settlement }
@@ -270,7 +273,8 @@ fn sound(before: Option<&Record>, after: &Record) {
     assert_eq!(after.finished_at.is_some(), over || released);
     assert!(!(after.took_over && (over || released)));
     assert_eq!(after.fingerprint.is_none(), after.ended == Some(Ended::Closed));
-    assert!(!released || after.effects.open == 0);
+    let nothing_happened = released || after.state == State::Failed && !after.effect_unknown();
+    assert!(!nothing_happened || after.effects.open == 0);
     assert!(after.lease_until <= after.deadline);
     let Some(before) = before else { return };
     assert!(after.fence.attempt >= before.fence.attempt);
@@ -280,7 +284,7 @@ fn sound(before: Option<&Record>, after: &Record) {
     }
 }
 
-fn is_new(new: New, before: Option<&Record>, outcome: &Outcome) -> bool {
+fn is_new(new: New, what: &What, before: Option<&Record>, outcome: &Outcome) -> bool {
     let Some(after) = &outcome.written else {
         return !outcome.effects_closed
             && outcome.forgotten == (new == New::Forgotten)
@@ -296,6 +300,11 @@ fn is_new(new: New, before: Option<&Record>, outcome: &Outcome) -> bool {
             && after.took_over == flag
             && (after.lease_until, after.deadline) == (NOW + LEASE, NOW + TIMEOUT)
     };
+    let closes = matches!(new, New::ReleasedAndEffectsClosed | New::FailedAndEffectsClosed);
+    let closed = match before.map_or(NO_EFFECTS, |record| record.effects) {
+        OPEN => NOT_APPLIED,
+        others => others,
+    };
     let as_new = match new {
         New::Same | New::Forgotten | New::Judged => false,
         New::FirstClaim => claim(1, false),
@@ -305,6 +314,7 @@ fn is_new(new: New, before: Option<&Record>, outcome: &Outcome) -> bool {
             kept && after.state == State::InProgress && after.lease_until == deadline.min(NOW + LEASE)
         }
         New::Ended(state) => kept && after.state == state && after.expires_at == Some(NOW + RETENTION),
+        New::FailedAndEffectsClosed => kept && after.state == State::Failed,
         New::Released | New::ReleasedAndEffectsClosed => kept && after.state == State::Released,
         New::Uncertain(reason) => {
             let settle_after = before.and_then(|record| record.settle_after).unwrap_or(NOW + PROBE_AFTER);
@@ -313,17 +323,23 @@ fn is_new(new: New, before: Option<&Record>, outcome: &Outcome) -> bool {
                 && after.settle_after == Some(settle_after)
                 && after.reason == Some(reason.unwrap_or(Reason::NoAnswer))
         }
-        New::Restored => {
+        New::Restored | New::Lost => {
+            let timed = matches!(what, What::Deliver { unknown, .. } if unknown.has_time);
+            let settle_after = match new {
+                New::Lost if timed => from_now(-103 + 70 + 110),
+                New::Lost => NOW,
+                _ => NOW + TIMEOUT + PROBE_AFTER,
+            };
             after.state == State::Uncertain
                 && fence(attempt, NEW)
-                && after.settle_after == Some(NOW)
+                && after.settle_after == Some(settle_after)
                 && after.took_over == took_over
                 && after.reason == Some(Reason::Restore)
         }
         New::Closed => after.ended == Some(Ended::Closed) && fence(attempt, NEW),
         New::Tombstone => kept && after.state == State::Expired && !after.has_response,
     };
-    as_new && !outcome.forgotten && outcome.effects_closed == (new == New::ReleasedAndEffectsClosed)
+    as_new && !outcome.forgotten && outcome.effects_closed == closes && (!closes || after.effects == closed)
 }
 
 #[test]
@@ -346,7 +362,7 @@ fn every_record_meets_every_event_as_the_table_says() {
                     row = row_of(&Facts { state: Some(state), moment, ..facts }, what);
                     new = if row.new == New::Same { tick.new } else { row.new };
                 }
-                let as_said = outcome.hears == row.hears && is_new(new, record.as_ref(), &outcome);
+                let as_said = outcome.hears == row.hears && is_new(new, what, record.as_ref(), &outcome);
                 assert!(as_said, "{}: {facts:?}\n{what:?}\n{outcome:?}", row.name);
                 if let Some(after) = &outcome.written {
                     sound(record.as_ref(), after);

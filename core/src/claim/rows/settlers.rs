@@ -29,6 +29,15 @@ fn ended_from(record: &Record, answer: &Terminal) -> Record {
     }
 }
 
+/// A failure closes open effects, unless it says that the effect is unknown.
+fn settled_from(record: &Record, answer: &Terminal) -> Result<Write, Refused> {
+    let written = ended_from(record, answer);
+    if answer.status == Some(404) && record.effects == OPEN {
+        return Ok(Write::UpdateAndCloseEffects(Record { effects: NOT_APPLIED, ..written }));
+    }
+    wrote(written)
+}
+
 /// Settled by whoever looked at the record of [`uncertain`] at the earliest moment.
 fn settles_at(moment: Timestamp) -> Record {
     Record { settle_after: Some(moment), took_over: true, ..uncertain() }
@@ -76,10 +85,10 @@ fn p1_a_probe_that_found_the_effect_ends_the_record() {
     let policy = policy().recovery(Recovery::Probe);
     for effects in [NO_EFFECTS, OPEN, FINISHED] {
         let record = Record { effects, ..settles_at(NOW - ms(5)) };
-        for status in [201, 404] {
+        for status in [201, 404, 500] {
             let answer = answer(status);
             let written = probe(&record, &policy, 7, NOW - ms(5), Probed::Done(answer.clone()));
-            assert_eq!(written, wrote(ended_from(&record, &answer)));
+            assert_eq!(written, settled_from(&record, &answer));
         }
     }
 }
@@ -121,12 +130,14 @@ fn operator(record: &Record, revision: u64, looked_at: Timestamp, settlement: Se
 
 #[test]
 fn o1_an_operator_who_saw_the_end_settles_at_any_time() {
-    for effects in [NO_EFFECTS, OPEN] {
+    for effects in [NO_EFFECTS, OPEN, FINISHED] {
         for settle_after in [NOW - ms(5), NOW + ms(5)] {
             let record = Record { effects, ..settles_at(settle_after) };
-            for status in [201, 404] {
-                let written = operator(&record, 7, NOW - ms(50), Settlement::Ended(answer(status)));
-                assert_eq!(written, wrote(ended_from(&record, &answer(status))));
+            for status in [201, 404, 500] {
+                if effects != OPEN || status != 404 {
+                    let written = operator(&record, 7, NOW - ms(50), Settlement::Ended(answer(status)));
+                    assert_eq!(written, wrote(ended_from(&record, &answer(status))));
+                }
                 for revision in [6, 8] {
                     let written = operator(&record, revision, NOW, Settlement::Ended(answer(status)));
                     assert_eq!(written, nothing(&record), "the record moved on");
@@ -134,6 +145,18 @@ fn o1_an_operator_who_saw_the_end_settles_at_any_time() {
             }
         }
     }
+}
+
+#[test]
+fn o1_an_operator_who_saw_late_that_it_failed_closes_the_effects() {
+    let record = Record { effects: OPEN, ..settles_at(NOW - ms(5)) };
+    let failed = || Settlement::Ended(answer(404));
+    assert_eq!(operator(&record, 7, NOW - ms(5), failed()), settled_from(&record, &answer(404)));
+    assert_eq!(operator(&record, 7, NOW - ms(5) - TICK, failed()), nothing(&record), "it may still come true");
+    assert_eq!(operator(&record, 6, NOW, failed()), nothing(&record));
+    let policy = policy();
+    let forced = Event::Operator { revision: 7, looked_at: NOW - ms(50), force: true, settlement: failed() };
+    assert_eq!(transition(&record, &forced, &context(&policy)), settled_from(&record, &answer(404)));
 }
 
 #[test]
@@ -167,6 +190,7 @@ fn g1_what_stayed_uncertain_too_long_will_never_run() {
         let answer = Terminal { status: None, reason: Some(Reason::GaveUp), result_id: None, has_response: false };
         let written = ended_from(&due, &answer);
         assert!(written.effect_unknown(), "clients never call it safe to repeat");
+        assert_eq!(written.effects, effects, "given up is not found out");
         assert_eq!(give_up(&due), wrote(written));
         let early = since(NOW - GIVE_UP + TICK);
         assert_eq!(give_up(&early), nothing(&early));
@@ -211,6 +235,17 @@ fn e2_a_row_is_forgotten_when_its_end_and_its_key_are_old() {
 }
 
 #[test]
+fn e2_memory_moves_no_mark_until_what_a_restore_lost_is_old() {
+    let policy = policy();
+    let (mark, far) = (NOW - REMEMBER - ms(100), NOW - REMEMBER);
+    let limit = |horizon, limit| Marks { forgotten_before: mark, horizon }.forget_limit(limit, &context(&policy));
+    assert_eq!(limit(None, far), far, "never restored");
+    assert_eq!(limit(Some(NOW - REMEMBER), far), far, "restored long ago");
+    assert_eq!(limit(Some(NOW - REMEMBER + TICK), far), mark);
+    assert_eq!(limit(Some(NOW), mark - TICK), mark - TICK, "never further than it may anyway");
+}
+
+#[test]
 fn e2_keys_without_a_time_are_forgotten_unless_they_are_kept() {
     use crate::policy::Timeless;
     let forget = policy().timeless(Timeless::Forget);
@@ -241,18 +276,36 @@ fn h1_after_a_restore_what_could_run_is_unknown_and_nobodys() {
     let policy = policy();
     let earlier = Record { took_over: true, effects: OPEN, ..lapsed_claim() };
     let later = Record { not_before: Some(NOW + ms(5)), ..released() };
-    for record in [in_progress(), earlier, released(), later] {
+    let unknown = |settle_after| Record { settle_after: Some(settle_after), took_over: true, ..uncertain() };
+    // A claim made the moment before has this deadline, and may act for `probe_after` beyond it.
+    let latest = NOW + TIMEOUT + PROBE_AFTER;
+    let longer = Record { deadline: NOW + TIMEOUT + TICK, ..in_progress() };
+    for (record, settle_after) in [
+        (in_progress(), latest),
+        (earlier, latest),
+        (longer, latest + TICK),
+        (released(), latest),
+        (later, latest),
+        (unknown(NOW - ms(5)), latest),
+        (unknown(latest - TICK), latest),
+        (unknown(latest + TICK), latest + TICK),
+    ] {
         let written = Record {
             state: State::Uncertain,
             fence: Fence { attempt: 3, holder: NEW },
             revision: 8,
-            settle_after: Some(NOW),
+            settle_after: Some(settle_after),
             not_before: None,
             reason: Some(Reason::Restore),
             finished_at: None,
             ..record.clone()
         };
-        assert_eq!(transition(&record, &Event::Horizon, &context(&policy)), wrote(written));
+        assert_eq!(transition(&record, &Event::Horizon, &context(&policy)), wrote(written.clone()));
+        // Whoever held it says what it likes, once or again: another attempt may have had its effect since.
+        for said in [Finish::Terminal(answer(201)), Finish::Released { not_before: None }] {
+            let late = transition(&written, &Event::Finish(MINE, said), &context(&policy));
+            assert_eq!(late, stale(&written));
+        }
     }
 }
 
@@ -279,7 +332,7 @@ fn n1_every_other_state_is_left_alone() {
     for record in all_but(&[State::InProgress]) {
         assert_eq!(transition(&record, &Event::Tick, &later), nothing(&record));
     }
-    for record in all_but(&[State::InProgress, State::Released]) {
+    for record in all_but(&[State::InProgress, State::Released, State::Uncertain]) {
         assert_eq!(transition(&record, &Event::Horizon, &later), nothing(&record));
     }
 }

@@ -66,6 +66,8 @@ impl How {
 pub(super) enum Verdict {
     Done,
     Refused,
+    /// Failed, effect unknown.
+    Broke,
     Nothing,
     Unclear,
 }
@@ -104,12 +106,15 @@ pub(super) enum New {
     },
     LongerLease,
     Ended(State),
+    FailedAndEffectsClosed,
     Released,
     ReleasedAndEffectsClosed,
     /// Uncertain for this reason, or the one the holder gave; `settle_after` is kept if it was set.
     Uncertain(Option<Reason>),
-    /// Uncertain from this moment on, with a new holder.
+    /// Uncertain with a new holder, to be settled when no claim of before the restore can act any more.
     Restored,
+    /// The same of a key that the store does not know, with the attempt 0.
+    Lost,
     Closed,
     Tombstone,
     Forgotten,
@@ -244,14 +249,14 @@ pub(super) const TABLE: &[Row] = &[
     row("D3, C1 gated", New::Same, Hears::Gate, |f, w| {
         f.state.is_none() && w.unknown().is_some_and(|key| key.gate != Gate::Open)
     }),
-    row("D4", New::Restored, refuse(Code::OutcomeUncertain), |f, w| {
+    row("D4, C1 forgotten", New::Same, refuse(Code::KeyExpired), |f, w| {
+        f.state.is_none() && w.unknown().is_some_and(|key| key.has_time && key.forgotten)
+    }),
+    row("D5", New::Lost, refuse(Code::OutcomeUncertain), |f, w| {
         f.state.is_none() && w.delivers() && w.unknown().is_some_and(|key| key.before_horizon)
     }),
     row("C1 restored", New::Same, refuse(Code::OutcomeUncertain), |f, w| {
         f.state.is_none() && w.closes() && w.unknown().is_some_and(|key| key.before_horizon)
-    }),
-    row("D5, C1 forgotten", New::Same, refuse(Code::KeyExpired), |f, w| {
-        f.state.is_none() && w.unknown().is_some_and(|key| key.has_time && key.forgotten)
     }),
     row("D6", New::FirstClaim, Hears::Runs, |f, w| f.state.is_none() && w.delivers()),
     row("D9, C3 judged", New::Judged, Hears::Ok, |f, w| f.lapsed() && (w.delivers() || w.closes())),
@@ -300,11 +305,23 @@ pub(super) const TABLE: &[Row] = &[
     }),
     row("T2", New::Uncertain(Some(Reason::Lapse)), Hears::Ok, |f, w| f.lapsed() && matches!(w, What::Tick)),
     row("P1 completed", New::Ended(Completed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.probes(f, Verdict::Done)),
-    row("P1 failed", New::Ended(Failed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.probes(f, Verdict::Refused)),
+    row("P1 failed", New::Ended(Failed), Hears::Ok, |f, w| {
+        f.is(&[Uncertain]) && w.probes(f, Verdict::Refused) && !f.open()
+    }),
+    row("P1 failed, open", New::FailedAndEffectsClosed, Hears::Ok, |f, w| {
+        f.is(&[Uncertain]) && w.probes(f, Verdict::Refused)
+    }),
+    row("P1 unknown", New::Ended(Failed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.probes(f, Verdict::Broke)),
     row("P2", New::Released, Hears::Ok, |f, w| f.is(&[Uncertain]) && w.probes(f, Verdict::Nothing) && !f.open()),
     row("P3", New::Same, Hears::PresentState, |f, w| f.is(&[Uncertain]) && matches!(w, What::Probe { .. })),
     row("O1 completed", New::Ended(Completed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.settles(Verdict::Done)),
-    row("O1 failed", New::Ended(Failed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.settles(Verdict::Refused)),
+    row("O1 failed", New::Ended(Failed), Hears::Ok, |f, w| {
+        f.is(&[Uncertain]) && w.settles(Verdict::Refused) && !f.open()
+    }),
+    row("O1 failed, open", New::FailedAndEffectsClosed, Hears::Ok, |f, w| {
+        f.is(&[Uncertain]) && w.settles(Verdict::Refused) && w.saw_late_or_forces()
+    }),
+    row("O1 unknown", New::Ended(Failed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.settles(Verdict::Broke)),
     row("O2", New::ReleasedAndEffectsClosed, Hears::Ok, |f, w| {
         f.is(&[Uncertain]) && w.settles(Verdict::Nothing) && w.saw_late_or_forces()
     }),
@@ -326,6 +343,6 @@ pub(super) const TABLE: &[Row] = &[
     row("E2 timeless", New::Forgotten, Hears::Ok, |f, w| {
         f.is(&[Expired, Released]) && matches!(w, What::Sweep { key_age: None, .. } if f.old()) && !f.keeps_timeless
     }),
-    row("H1", New::Restored, Hears::Ok, |f, w| f.is(&[InProgress, Released]) && matches!(w, What::Horizon)),
+    row("H1", New::Restored, Hears::Ok, |f, w| f.is(&[InProgress, Released, Uncertain]) && matches!(w, What::Horizon)),
     row("N1", New::Same, Hears::PresentState, |f, _| f.state.is_some()),
 ];

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use samekey_core::claim::transition::{Finish, Probed, Settlement, Write};
-use samekey_core::claim::{self, Context, Delivery, Event, Gate, Holder, Marks, Say, Terminal, Verdict};
+use samekey_core::claim::{self, Context, Delivery, Event, Gate, Holder, Marks, Record, Say, Terminal, Verdict};
 use samekey_core::problem::Code;
 use samekey_core::select::{Profile, ProfileId};
 use samekey_core::{KeyTime, Policy, Timestamp};
 
+use super::named;
 use super::row::{self, Place};
-use super::{Change, Trouble};
+use super::{Change, Purpose, Trouble};
 use crate::store::{Applied, Ask, Found, StoreError, StoredResponse, Told};
 
 /// What a transaction knows besides its rows.
@@ -36,6 +37,7 @@ const MAX_PROFILES_KNOWN: usize = 1024;
 pub(super) fn deliver(
     conn: &Connection,
     ask: &Ask,
+    purpose: Purpose,
     crowded: bool,
     setting: &mut Setting<'_>,
 ) -> Result<(Told, bool), Trouble> {
@@ -43,11 +45,20 @@ pub(super) fn deliver(
         let found = look_up(conn, ask)?;
         let (gate, marks) = match &found {
             Some(_) => (Gate::Open, unused_marks()),
-            None => (gate(conn, ask, crowded)?, marks(conn, ask, setting.created_at)?),
+            None => (new_gate(conn, ask, crowded)?, marks(conn, ask, setting.created_at)?),
         };
-        let new_holder = new_holder(setting.place)?;
-        let verdict =
-            decide(ask, found.as_ref(), gate, marks, new_holder, setting.now, (setting.may_judge)(&ask.policy));
+        let verdict = decide(
+            ask,
+            purpose,
+            found.as_ref().map(|found| &found.record),
+            Stand { gate, marks },
+            &Context {
+                now: setting.now,
+                policy: &ask.policy,
+                may_judge: (setting.may_judge)(&ask.policy),
+                new_holder: new_holder(setting.place)?,
+            },
+        );
         let Verdict { write, say } = verdict;
         let wrote = write.is_some();
         let found = match (write, found) {
@@ -55,7 +66,9 @@ pub(super) fn deliver(
             (Some(record), None) => {
                 let place =
                     Place { actor: &ask.actor, operation: &ask.operation, key: &ask.key, configured: ask.configured };
-                keep_profile(conn, &ask.profile, setting.profiles)?;
+                if record.fingerprint.is_some() {
+                    keep_profile(conn, &ask.profile, setting.profiles)?;
+                }
                 match row::insert(conn, &place, &record)? {
                     Some(id) => Some(Found { id, operation: ask.operation.to_string(), record }),
                     None => continue,
@@ -77,29 +90,35 @@ pub(super) fn deliver(
 pub(super) fn peek(conn: &Connection, ask: &Ask, now: Timestamp, may_judge: bool) -> Result<Option<Told>, Trouble> {
     let Some(found) = look_up(conn, ask)? else { return Ok(None) };
     // Without a record nothing is claimed here, and every row with one takes its holder from the delivery.
-    let verdict = decide(ask, Some(&found), Gate::Open, unused_marks(), ask.holder, now, may_judge);
+    let stand = Stand { gate: Gate::Open, marks: unused_marks() };
+    let context = Context { now, policy: &ask.policy, may_judge, new_holder: ask.holder };
+    let verdict = decide(ask, Purpose::Run, Some(&found.record), stand, &context);
     match verdict {
         Verdict { write: Some(_), .. } | Verdict { say: Say::Run(_), .. } => Ok(None),
         Verdict { write: None, say } => tell(conn, say, Some(found), now).map(Some),
     }
 }
 
-fn decide(
-    ask: &Ask,
-    found: Option<&Found>,
+/// What counts where there is no record yet.
+#[derive(Clone, Copy)]
+struct Stand {
     gate: Gate,
     marks: Marks,
-    new_holder: Holder,
-    now: Timestamp,
-    may_judge: bool,
-) -> Verdict {
+}
+
+fn decide(ask: &Ask, purpose: Purpose, record: Option<&Record>, stand: Stand, context: &Context<'_>) -> Verdict {
     let key_time = match ask.policy.key_time {
-        KeyTime::Carried => ask.key.time(now, ask.policy.clock_skew),
+        KeyTime::Carried => ask.key.time(context.now, ask.policy.clock_skew),
         KeyTime::None => None,
     };
-    let delivery = Delivery { fingerprint: ask.fingerprint, key_time, holder: ask.holder, gate, marks };
-    let context = Context { now, policy: &ask.policy, may_judge, new_holder };
-    claim::deliver(found.map(|found| &found.record), &delivery, &context)
+    let Stand { gate, marks } = stand;
+    match purpose {
+        Purpose::Run => {
+            let delivery = Delivery { fingerprint: ask.fingerprint, key_time, holder: ask.holder, gate, marks };
+            claim::deliver(record, &delivery, context)
+        }
+        Purpose::Close => claim::close(record, gate, key_time, marks, context),
+    }
 }
 
 /// Core looks at the marks only where there is no record.
@@ -142,6 +161,12 @@ pub(super) fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Tro
 fn placeholders(first: usize, ask: &Ask) -> String {
     let numbers: Vec<String> = (first..=first + ask.also.len()).map(|number| format!("?{number}")).collect();
     numbers.join(",")
+}
+
+/// What stands before a new record.
+fn new_gate(conn: &Connection, ask: &Ask, crowded: bool) -> Result<Gate, Trouble> {
+    named::refuse_foreign(conn, ask)?;
+    gate(conn, ask, crowded)
 }
 
 /// What stands before a new claim. The fence comes first: it says more than that the server is busy.

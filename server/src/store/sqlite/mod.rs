@@ -5,6 +5,7 @@
 mod actor_kind;
 mod claims;
 mod leases;
+mod named;
 mod open;
 mod reader;
 mod row;
@@ -14,6 +15,7 @@ mod tests;
 mod wal;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -101,6 +103,15 @@ impl SqliteOptions {
         self.readers = readers;
         self
     }
+}
+
+/// What whoever asks wants of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To run, or to hear how it stands.
+    Run,
+    /// That it never runs.
+    Close,
 }
 
 /// An event on its way to a record.
@@ -216,18 +227,34 @@ impl Sqlite {
         self.readers.read(move |conn| claims::look_up(conn, &ask)).await
     }
 
+    pub(super) async fn operations_in_use(
+        &self,
+        known: Arc<BTreeSet<String>>,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |conn| named::in_use(conn, &known, now)).await
+    }
+
     pub(super) async fn response(&self, id: RecordId) -> Result<Option<StoredResponse>, StoreError> {
         self.readers.read(move |conn| row::response(conn, id)).await
     }
 
     pub(super) async fn deliver(&self, ask: Ask) -> Result<Told, StoreError> {
+        self.meet(ask, Purpose::Run).await
+    }
+
+    pub(super) async fn close_key(&self, ask: Ask) -> Result<Told, StoreError> {
+        self.meet(ask, Purpose::Close).await
+    }
+
+    async fn meet(&self, ask: Ask, purpose: Purpose) -> Result<Told, StoreError> {
         let queued = self.shared.queued.load(Ordering::Relaxed);
         if queued >= self.capacity {
             let say = Say::Refuse(Code::Overloaded);
             return Ok(Told { say, found: None, response: None, profile: None, now: self.shared.clock.now() });
         }
         let crowded = queued >= self.capacity / 2;
-        self.ask(|reply| Job::Deliver { ask: Box::new(ask), crowded, reply }).await
+        self.ask(|reply| Job::Deliver { ask: Box::new(ask), purpose, crowded, reply }).await
     }
 
     pub(super) async fn apply(&self, change: Change) -> Result<Applied, StoreError> {

@@ -17,7 +17,7 @@ use super::claims::{self, Setting};
 use super::leases::{self, Lost, Why};
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Shared, Trouble};
+use super::{Change, Purpose, Shared, Trouble};
 use crate::store::hold::Lease;
 use crate::store::{Applied, Ask, StoreError, Told};
 
@@ -33,6 +33,7 @@ type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 pub(super) enum Job {
     Deliver {
         ask: Box<Ask>,
+        purpose: Purpose,
         /// Half the queue was full when this came.
         crowded: bool,
         reply: Reply<Told>,
@@ -272,8 +273,8 @@ impl Writer {
         let mut outcomes = Vec::with_capacity(batch.len());
         for job in batch {
             let (outcome, pages) = match job {
-                Job::Deliver { ask, crowded, .. } => (
-                    claims::deliver(conn, ask, *crowded || short, &mut setting)
+                Job::Deliver { ask, purpose, crowded, .. } => (
+                    claims::deliver(conn, ask, *purpose, *crowded || short, &mut setting)
                         .map(|(told, wrote)| Outcome::Told(told, wrote)),
                     4,
                 ),

@@ -11,6 +11,9 @@ impl World {
         if self.settled.is_some() {
             return Err("it runs again after somebody heard how it ended");
         }
+        if self.forgotten {
+            return Err("it runs again after it was forgotten");
+        }
         if (0..self.handlers.len()).any(|of| self.may_act(of, rules)) {
             return Err("two at once");
         }
@@ -19,6 +22,18 @@ impl World {
         if rules.policy.recovery != Recovery::Rerun && self.effects > in_journal {
             return Err("it runs although an earlier run had its effect");
         }
+        Ok(())
+    }
+
+    /// Promise 7: a key is changed only if nothing ran under it, and nothing will.
+    pub(super) fn promise_that_nothing_ran(&mut self, rules: &Rules) -> Result<(), &'static str> {
+        if self.effects > 0 || (0..self.handlers.len()).any(|of| self.may_act(of, rules)) {
+            return Err("expired, yet it ran");
+        }
+        if self.settled.is_some_and(|earlier| earlier != Ended::Closed) {
+            return Err("told two different ends");
+        }
+        self.settled = Some(Ended::Closed);
         Ok(())
     }
 
@@ -35,9 +50,9 @@ impl World {
     pub(super) fn silent(&self, rules: &Rules) -> bool {
         let holds = |assumption| rules.broken != Some(assumption);
         let budget_spent = self.marks.horizon.is_some_and(|horizon| self.now >= horizon + rules.policy.retry_budget);
-        let out_of_memory =
-            self.forgotten && (!rules.timed || (self.restored && holds(Assumption::ForgottenIsForgotten)));
-        let out_of_budget = self.record.is_none() && !rules.timed && budget_spent && holds(Assumption::RetriesEnd);
+        let out_of_memory = self.forgotten && rules.key_ahead.is_none();
+        let out_of_budget =
+            self.record.is_none() && rules.key_ahead.is_none() && budget_spent && holds(Assumption::RetriesEnd);
         out_of_memory || out_of_budget
     }
 
@@ -50,9 +65,25 @@ impl World {
         if self.settled.is_some() && self.record.is_some() && ended != self.settled {
             return Err("an end that was told did not last");
         }
+        let nothing_happened = |record: &Record| match record.state {
+            State::Released => true,
+            State::Failed => !record.effect_unknown(),
+            _ => false,
+        };
+        if self.record.as_ref().is_some_and(|record| nothing_happened(record) && record.effects.open > 0) {
+            return Err("nothing happened, it says, and an effect is open");
+        }
         if let (Some(before), Some(after)) = (before, &self.record)
             && step != Step::Restore
         {
+            let from_outside = matches!(step, Step::Probe | Step::Operator { .. });
+            if from_outside && after.effects.not_applied > before.effects.not_applied {
+                let happens = |of: usize| self.handlers[of].acted || self.may_act(of, rules);
+                let open = |of: &usize| self.handlers[*of].journal == Journal::Open;
+                if (0..self.handlers.len()).filter(open).any(happens) {
+                    return Err("an effect is closed as not applied, yet it happens");
+                }
+            }
             if ended_as(before).is_some() && ended != ended_as(before) {
                 return Err("a terminal record changed");
             }

@@ -1,6 +1,7 @@
 //! Real files in temporary directories.
 
 mod claims;
+mod closing;
 mod figures;
 mod files;
 mod leases;
@@ -111,6 +112,7 @@ fn ask_under(key: &str, policy: Policy) -> Ask {
         policy: Arc::new(policy),
         holder: holder(1),
         fence_credentials: false,
+        named: None,
     }
 }
 
