@@ -48,7 +48,7 @@ fn each_warning_is_told_and_strict_fails_on_it() {
     for (keys, warning) in [
         ("[[operation]]\nname = \"b\"\nmethod = \"PUT\"\npath = \"/b\"", "b: the key is optional"),
         ("[[operation]]\nname = \"b\"\nmethod = \"POST\"\npath = \"/api/login\"\nkey = \"required\"", "Set-Cookie"),
-        ("significant.headers = [\"X-Request-Id\"]", "x-request-id, which changes with each delivery"),
+        ("significant.headers = [\"X-Request-Id\"]", "x-request-id, which changes between deliveries"),
         ("significant.headers = [\"traceparent\", \"Date\"]", "date, which changes"),
         ("key_time = \"none\"", "key is new again"),
         ("recovery = \"rerun\"", "twice"),
