@@ -38,13 +38,16 @@ const LATER: &[(&str, &str)] = &[
 
 /// Where a key belongs that stands in the wrong place.
 pub(super) struct Places<'a> {
+    pub(super) flags: &'a [String],
     pub(super) top: &'a [String],
     pub(super) defaults: &'a [String],
 }
 
 /// What to say of a key that is not known where it stands.
 pub(super) fn unknown(key: &str, here: &[String], places: &Places<'_>) -> String {
-    if let Some((_, why)) = LATER.iter().find(|(later, _)| *later == key) {
+    if let Some((_, why)) =
+        LATER.iter().find(|(later, _)| *later == key && !places.flags.iter().any(|flag| flag == later))
+    {
         return format!("{key} is not there yet: {why}; take it out");
     }
     if FLAGS_ONLY.contains(&key) {
