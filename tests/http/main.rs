@@ -1,11 +1,15 @@
 //! The HTTP contract, through the real binary and real sockets. Written from the contract, not from the code.
 
 mod actors;
+mod check;
 mod classes;
 mod codes;
+mod configuration;
+mod configuration_values;
 mod cors;
 mod coverage;
 mod crash;
+mod deploy;
 mod fixture;
 mod forwarding;
 mod hang_up;
@@ -15,6 +19,7 @@ mod large;
 mod limits;
 mod mismatch;
 mod privacy;
+mod reload;
 mod replay;
 mod routes_close;
 mod routes_contract;

@@ -24,6 +24,8 @@ pub struct Serve {
     folder: Arc<TempDir>,
     store: PathBuf,
     args: Vec<OsString>,
+    env: Vec<(String, String)>,
+    bare: bool,
     wrapper: Vec<OsString>,
     user: Option<(u32, PathBuf)>,
 }
@@ -38,13 +40,47 @@ impl Serve {
     pub fn to(url: &str) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
         let store = folder.path().join("samekey.db");
-        Self { upstream: url.into(), folder, store, args: Vec::new(), wrapper: Vec::new(), user: None }
+        Self {
+            upstream: url.into(),
+            folder,
+            store,
+            args: Vec::new(),
+            env: Vec::new(),
+            bare: false,
+            wrapper: Vec::new(),
+            user: None,
+        }
     }
 
     /// A flag with its value.
     pub fn set(mut self, flag: &str, value: &str) -> Self {
         self.args.extend([flag.into(), value.into()]);
         self
+    }
+
+    /// A `samekey.toml` in the folder, which the server finds by itself.
+    pub fn config(self, toml: &str) -> Self {
+        std::fs::write(self.folder().join("samekey.toml"), toml).expect("a configuration");
+        self
+    }
+
+    /// No flags but those that were set: all else comes from the file or the environment.
+    pub fn bare(mut self) -> Self {
+        self.bare = true;
+        self
+    }
+
+    /// An environment variable.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// What `samekey check` says in this folder, with further flags.
+    pub fn check(&self, flags: &[&str]) -> std::process::Output {
+        let mut command = std::process::Command::new(samekey());
+        command.arg("check").args(&self.args).args(flags).current_dir(self.folder());
+        command.envs(self.env.iter().cloned()).output().expect("samekey check")
     }
 
     /// Short times, for tests that wait for them: lease 1 s, timeout 1 s, settled from outside 2 s later.
@@ -91,9 +127,17 @@ impl Serve {
         let mut words = self.wrapper.clone();
         words.push(self.user.as_ref().map_or_else(|| samekey().into(), |(_, copy)| copy.into()));
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).args(["serve", "--upstream", &self.upstream, "--listen", listen]);
-        command.args(["--admin", "127.0.0.1:0", "--store"]).arg(format!("sqlite:{}", self.store.display()));
-        command.args(&self.args).current_dir(self.folder()).kill_on_drop(true).env_remove("RUST_LOG");
+        command.args(&words[1..]).arg("serve");
+        if !self.bare {
+            command.args(["--upstream", &self.upstream, "--listen", listen]);
+            command.args(["--admin", "127.0.0.1:0", "--store"]).arg(format!("sqlite:{}", self.store.display()));
+        }
+        command
+            .args(&self.args)
+            .envs(self.env.iter().cloned())
+            .current_dir(self.folder())
+            .kill_on_drop(true)
+            .env_remove("RUST_LOG");
         if let Some((id, _)) = self.user {
             command.uid(id).gid(id);
         }

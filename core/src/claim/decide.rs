@@ -102,10 +102,11 @@ fn meet_none(delivery: &Delivery, context: &Context<'_>) -> Verdict {
         None => Verdict { say: Say::Run(first.fence), write: Some(first) },
         // Absence proves nothing: the record makes the key visible to probe and operator.
         Some(code @ Code::OutcomeUncertain) => {
+            let over = marks.horizon.map(|horizon| context.over(horizon));
             let uncertain = Record {
                 state: State::Uncertain,
                 reason: Some(Reason::Restore),
-                settle_after: Some(context.now),
+                settle_after: over.max(Some(context.now)),
                 fence: Fence { attempt: 0, holder: context.new_holder },
                 ..first
             };
@@ -120,14 +121,14 @@ fn refused_unknown(gate: Gate, key_time: Option<Timestamp>, marks: Marks, contex
     if let Some(code) = gate.code() {
         return Some(code);
     }
+    if key_time.is_some_and(|time| time <= marks.forgotten_before) {
+        return Some(Code::KeyExpired);
+    }
     let before_horizon = |horizon: Timestamp| match key_time {
-        Some(time) => time <= horizon,
+        Some(time) => time <= horizon + context.policy.clock_skew,
         None => context.now < horizon + context.policy.retry_budget,
     };
-    if marks.horizon.is_some_and(before_horizon) {
-        return Some(Code::OutcomeUncertain);
-    }
-    key_time.is_some_and(|time| time <= marks.forgotten_before).then_some(Code::KeyExpired)
+    marks.horizon.is_some_and(before_horizon).then_some(Code::OutcomeUncertain)
 }
 
 fn first_claim(fingerprint: Option<Fingerprint>, holder: Holder, context: &Context<'_>) -> Record {

@@ -9,8 +9,8 @@
 //! | D1 | expired, ended closed | deliver | – | – | `key_closed` |
 //! | D2 | any other record | deliver | fingerprint differs | – | `key_payload_mismatch` |
 //! | D3 | none | deliver | fence, quota, overload | – | 409 / 429 / 503, nothing claimed |
-//! | D4 | none | deliver | at or before the horizon | uncertain (restore) | `outcome_uncertain` |
-//! | D5 | none | deliver | key time ≤ forgotten_before | – | `key_expired` |
+//! | D4 | none | deliver | key time ≤ forgotten_before | – | `key_expired` |
+//! | D5 | none | deliver | key time ≤ horizon + clock_skew, or none and now < horizon + retry_budget | uncertain (restore, settle_after = max(now, horizon + timeout + probe_after), attempt 0, new holder) | `outcome_uncertain` |
 //! | D6 | none | deliver | else | in_progress (1, new holder) | (runs) |
 //! | D7 | in_progress | deliver | not lapsed, same holder | – | the same claim |
 //! | D8 | in_progress | deliver | not lapsed | – | waits, then `operation_in_progress` |
@@ -42,13 +42,28 @@
 //! | C2 | released | close | no effect row | expired (closed) | closed |
 //! | C3 | any other | close | – | – (lapsed: as T1, T2, then by the new state) | what a delivery would hear |
 //! | E1 | completed, failed | sweep | now ≥ expires_at | expired | – |
-//! | E2 | expired, released | sweep | see [`transition::may_forget`] | none | – |
-//! | H1 | in_progress, released | horizon | – | uncertain (restore, settle_after = now, new holder) | – |
+//! | E2 | expired, released | sweep | see [`transition::may_forget`] and [`Marks::forget_limit`] | none | – |
+//! | H1 | in_progress, released, uncertain | horizon | – | uncertain (restore, settle_after = max(settle_after, deadline + probe_after, now + timeout + probe_after), new holder) | – |
 //! | N1 | any other | tick, probe, operator, give up, sweep, horizon | – | – | the present state |
 //!
 //! *Mine*: attempt and holder match. *Lapsed*: lease or deadline passed, and [`judge::Judge`] says that this
 //! process may judge. A lapsed lease says the holder is silent, not dead: what protects effects outside the
 //! database is that a record is settled from outside only after `settle_after`, and only on what was seen then.
+//!
+//! **After a restore** the world goes on and the store has lost a piece of its memory. Whatever the backup says of a
+//! key that had not ended, a later attempt may have run it, may be running it still, and says so to a store that does
+//! not know it: a claim made the moment before has its `deadline` a `timeout` later and is dropped before
+//! `probe_after` more, and that is when the record may be settled. Who held a claim before the restore holds it no
+//! more, whatever state the backup kept: *released* or *uncertain* was said of one attempt, perhaps not the last one,
+//! and a late or repeated answer of it proves nothing any more. Even a late success is refused and logged as a
+//! contradiction, for probe or operator to judge. Keys tell their time by the clocks of clients, which run ahead by up
+//! to `clock_skew`: that far beyond the horizon a key may have run before it.
+//!
+//! What was forgotten stays forgotten (D4 before D5): the record is gone for good, so "uncertain" would be the way to
+//! run again for a key of which somebody has heard how it ended. That is right because a mark that came with the
+//! backup refused the key after the backup too, and the mark does not move before `horizon + remember`
+//! ([`Marks::forget_limit`]): a client whose key ran and was lost cannot take `key_expired` for a proof that nothing
+//! ran any more, its first byte left more than `remember` ago.
 
 pub mod decide;
 pub mod judge;
@@ -71,6 +86,15 @@ pub struct Marks {
     pub horizon: Option<Timestamp>,
 }
 
+impl Marks {
+    /// How far `forgotten_before` may move now, if it could move to `limit` but for a restore.
+    #[must_use]
+    pub fn forget_limit(&self, limit: Timestamp, context: &Context<'_>) -> Timestamp {
+        let held = self.horizon.is_some_and(|horizon| context.now < horizon + context.policy.remember);
+        if held { limit.min(self.forgotten_before) } else { limit }
+    }
+}
+
 /// What every rule may look at besides record and event.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
@@ -82,6 +106,14 @@ pub struct Context<'a> {
     pub may_judge: bool,
     /// A nonce that no claim had before, for rows that make a new holder.
     pub new_holder: Holder,
+}
+
+impl Context<'_> {
+    /// From this moment on nothing is under way of a claim made at or before `then`: it is not renewed for longer
+    /// than `timeout`, and its handler is dropped before `probe_after` has passed since.
+    fn over(&self, then: Timestamp) -> Timestamp {
+        then + self.policy.timeout + self.policy.probe_after()
+    }
 }
 
 /// Lapsed, or about to be: what a tick of the recoverer looks at.

@@ -43,7 +43,8 @@ pub enum Event {
     Sweep {
         /// The time that its key carries, if the operation believes it.
         key_time: Option<Timestamp>,
-        /// The furthest that `forgotten_before` may move now.
+        /// The furthest that `forgotten_before` may move now, as [`Marks::forget_limit`](super::Marks::forget_limit)
+        /// says.
         forget_limit: Timestamp,
     },
     /// A backup was restored, or a replica that lags took over.
@@ -202,9 +203,11 @@ pub fn transition(record: &Record, event: &Event, context: &Context<'_>) -> Resu
             }
             _ => nothing,
         },
-        Event::Horizon if matches!(record.state, State::InProgress | State::Released) => {
+        Event::Horizon if matches!(record.state, State::InProgress | State::Released | State::Uncertain) => {
             let fence = Fence { holder: context.new_holder, ..record.fence };
-            let settle_after = Some(context.now);
+            // The attempt that the backup knows, and whatever attempt was made since.
+            let known = record.settle_after.max(Some(record.deadline + context.policy.probe_after()));
+            let settle_after = known.max(Some(context.over(now)));
             Ok(Write::Update(Record { fence, settle_after, ..uncertain(record, Reason::Restore, context) }))
         }
         Event::Tick | Event::Probe { .. } | Event::Operator { .. } | Event::GiveUp | Event::Horizon => nothing,

@@ -1,8 +1,11 @@
 //! The command line: what it takes, and which function does it.
 
+mod check;
+mod config;
 mod demo;
 mod fingerprint;
 mod logs;
+mod reload;
 mod serve;
 mod settings;
 
@@ -28,6 +31,8 @@ Then send each POST with the header `Idempotency-Key: <a UUID per intent>`, and 
 enum Command {
     /// Put samekey in front of a service: a reverse proxy with one effect per key
     Serve(Box<serve::ServeArgs>),
+    /// Show what the settings come to, operation by operation, and what to think about
+    Check(Box<check::CheckArgs>),
     /// Start samekey in front of a small shop that comes with it, and print curl lines to try
     Demo(demo::DemoArgs),
     /// Show what a request is bound to: its fingerprint, its canonical form, or what tells two payloads apart
@@ -37,7 +42,8 @@ enum Command {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Serve(args) => runtime().and_then(|runtime| runtime.block_on(serve::run(*args))),
+        Command::Serve(_) => runtime().and_then(|runtime| runtime.block_on(serve::run(config::Source::of_process()))),
+        Command::Check(args) => check::run(&args, &config::Source::of_process(), &mut std::io::stdout().lock()),
         Command::Fingerprint(args) => fingerprint::run(&args, &mut std::io::stdout().lock()),
         Command::Demo(args) => runtime().and_then(|runtime| runtime.block_on(demo::run(args, serve_demo))),
     };
@@ -57,10 +63,7 @@ pub fn main() -> ExitCode {
 
 /// The shop's proxy is the very `serve` that users start, with its flags.
 async fn serve_demo(demo: demo::DemoServe) -> anyhow::Result<ExitCode> {
-    let Command::Serve(args) = Cli::try_parse_from(demo.command())?.command else {
-        anyhow::bail!("the demo starts something other than serve");
-    };
-    serve::run_with(*args, |server| {
+    serve::run_with(config::Source::without_file(demo.command()), |server| {
         let (public, admin) = server.addresses()?;
         let mut out = std::io::stdout().lock();
         Ok(std::io::Write::write_all(&mut out, demo.welcome(public, admin).as_bytes())?)

@@ -14,9 +14,11 @@ use http::{HeaderName, Uri};
 use ipnet::IpNet;
 use tokio::net::TcpListener;
 
+use super::config::{self, Loaded, Source};
 use super::logs::LogArgs;
-use super::settings::{Defaults, ServerLimits, duration};
-use crate::layer::{ActorSource, Automatic, IdempotencyLayer, Trusted};
+use super::reload::{self, refuse_unnamed};
+use super::settings::{Defaults, ServerLimits, ServerWide, duration};
+use crate::layer::{ActorSource, IdempotencyLayer, Operations, Trusted};
 use crate::proxy::admin::{self, Phase};
 use crate::proxy::forward::{Forward, ForwardConfig};
 use crate::proxy::listen;
@@ -28,15 +30,23 @@ use crate::{DEFAULT_PREFIX, Origin, Prefix};
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ServeArgs {
     /// The service behind, for instance http://127.0.0.1:3000
-    #[arg(long, env = "SAMEKEY_UPSTREAM", value_name = "URL")]
-    upstream: Uri,
+    #[arg(long, env = "SAMEKEY_UPSTREAM", value_name = "URL", value_parser = url)]
+    pub(super) upstream: Option<Uri>,
+
+    /// A file with all of this and the operations [default: samekey.toml, if it is there]
+    #[arg(long, env = "SAMEKEY_CONFIG", value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+
+    /// Start although live records belong to operations that nothing names; their keys are refused, not run
+    #[arg(long, env = "SAMEKEY_ACCEPT_UNNAMED_RECORDS")]
+    pub(super) accept_unnamed_records: bool,
 
     /// Where clients connect
-    #[arg(long, env = "SAMEKEY_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:8787")]
+    #[arg(long, env = "SAMEKEY_LISTEN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
 
     /// Where /healthz and /readyz answer
-    #[arg(long, env = "SAMEKEY_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8788")]
+    #[arg(long, env = "SAMEKEY_ADMIN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8788")]
     admin: SocketAddr,
 
     /// Where keys and answers are kept: a file on a disk of this machine
@@ -61,13 +71,19 @@ pub(crate) struct ServeArgs {
     public_prefix: Prefix,
 
     /// Origins whose scripts may send commands and read their answers, for instance https://app.example
-    #[arg(long, env = "SAMEKEY_CORS_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
+    #[arg(
+        id = "cors",
+        long = "cors-origins",
+        env = "SAMEKEY_CORS_ORIGINS",
+        value_name = "ORIGIN",
+        value_delimiter = ','
+    )]
     cors_origins: Vec<Origin>,
 
     /// How long a connection to the service may have been idle and still be used for a request with a key; must be
     /// shorter than the service's own keep-alive time
     #[arg(long, env = "SAMEKEY_UPSTREAM_IDLE", value_name = "TIME", value_parser = duration, default_value = "2s")]
-    upstream_idle: Duration,
+    pub(super) upstream_idle: Duration,
 
     /// How long a connection to the service may take to be made
     #[arg(long, env = "SAMEKEY_CONNECT_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "5s")]
@@ -75,20 +91,24 @@ pub(crate) struct ServeArgs {
 
     /// How long running requests may go on after SIGTERM; longer than the timeout, or outcomes become uncertain
     #[arg(long, env = "SAMEKEY_DRAIN", value_name = "TIME", value_parser = duration, default_value = "75s")]
-    drain: Duration,
+    pub(super) drain: Duration,
 
     #[command(flatten)]
     logs: LogArgs,
 
     #[command(flatten)]
-    defaults: Defaults,
+    pub(super) server: ServerWide,
 
     #[command(flatten)]
-    limits: ServerLimits,
+    pub(super) defaults: Defaults,
+
+    #[command(flatten)]
+    pub(super) limits: ServerLimits,
 }
 
 const AFTER_HELP: &str = "\
-Every flag can be set by its environment variable; a flag wins.
+Every flag can be set by its environment variable, and by a key of samekey.toml. A flag wins over the environment,
+the environment over the file. `samekey check` shows what it all comes to; SIGHUP reads the operations anew.
 
 Covered are POST and PATCH requests with the header Idempotency-Key. All others pass untouched.
 
@@ -141,32 +161,31 @@ impl FromStr for ActorKind {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
-    let upstream = args.upstream.clone();
-    run_with(args, announce(upstream)).await
+pub(crate) async fn run(source: Source) -> anyhow::Result<ExitCode> {
+    run_with(source, announce).await
 }
 
 /// The same, with another announcement.
 pub(crate) async fn run_with(
-    args: ServeArgs,
+    source: Source,
     ready: impl FnOnce(&Server) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    args.logs.install();
-    Server::start(args).await?.run(ready, shutdown_signal()?).await
+    let loaded = config::load(&source, None)?;
+    loaded.args.logs.install();
+    Server::start(loaded, source).await?.run(ready, shutdown_signal()?).await
 }
 
-fn announce(upstream: Uri) -> impl FnOnce(&Server) -> anyhow::Result<()> {
-    move |server| {
-        let (public, admin) = server.addresses()?;
-        let mut out = std::io::stdout().lock();
-        writeln!(
-            out,
-            "samekey {} listening http://{public} -> {upstream}, admin http://{admin}",
-            env!("CARGO_PKG_VERSION")
-        )?;
-        writeln!(out, "{}", server.summary)?;
-        Ok(out.flush()?)
-    }
+fn announce(server: &Server) -> anyhow::Result<()> {
+    let (public, admin) = server.addresses()?;
+    let upstream = &server.upstream;
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "samekey {} listening http://{public} -> {upstream}, admin http://{admin}",
+        env!("CARGO_PKG_VERSION")
+    )?;
+    writeln!(out, "{}", server.summary)?;
+    Ok(out.flush()?)
 }
 
 /// Everything that listens, before the first request.
@@ -177,14 +196,21 @@ pub(crate) struct Server {
     layer: IdempotencyLayer,
     forward: Forward,
     drain: Duration,
+    upstream: Uri,
     summary: String,
+    operations: Operations,
+    loaded: Loaded,
+    source: Source,
 }
 
 impl Server {
     /// Checks the settings, opens the store and binds both listeners.
-    pub(crate) async fn start(args: ServeArgs) -> anyhow::Result<Self> {
-        let policy = args.defaults.policy();
-        policy.check().context("the settings do not fit together")?;
+    pub(crate) async fn start(loaded: Loaded, source: Source) -> anyhow::Result<Self> {
+        let args = loaded.args.clone();
+        let upstream = args.upstream.clone().context(
+            "nothing says where your service is: give --upstream http://127.0.0.1:3000, \
+             or write upstream = \"http://127.0.0.1:3000\" in samekey.toml",
+        )?;
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && !args.single_host {
             bail!(
                 "an SQLite store belongs to one pod: with two, a retry that meets the other one would run again. \
@@ -192,7 +218,7 @@ impl Server {
             );
         }
         let forward = Forward::new(ForwardConfig {
-            upstream: args.upstream.clone(),
+            upstream: upstream.clone(),
             upstream_idle: args.upstream_idle,
             connect_timeout: args.connect_timeout,
         })
@@ -204,26 +230,36 @@ impl Server {
         })
         .await
         .context("the store cannot be used")?;
+        if !args.accept_unnamed_records {
+            refuse_unnamed(&store, &loaded.table).await?;
+        }
         let actor = match &args.actor {
             ActorKind::Credentials => ActorSource::credentials(),
             ActorKind::Header(name) => ActorSource::header(name.clone(), trusted(&args.trusted_proxies)),
         };
         let summary = format!(
-            "store sqlite:{} (1 host only)   covered: {}   actor: {actor:?}   replay {}, remembered {}",
+            "store sqlite:{} (1 host only)   operations: {}   covered: {}   actor: {actor:?}   replay {}, remembered {}",
             args.store.path.display(),
-            match policy.key {
-                samekey_core::KeyRule::Required => "every POST, PATCH",
-                _ => "POST, PATCH that carry Idempotency-Key",
+            match &loaded.file {
+                Some(file) => format!("{} of {}", loaded.operations.len(), file.display()),
+                None => "named by method and path".into(),
             },
-            humantime::format_duration(policy.retention),
-            humantime::format_duration(policy.remember),
+            match loaded.others.key {
+                samekey_core::KeyRule::Required => "every POST, PATCH".into(),
+                samekey_core::KeyRule::Optional => format!("POST, PATCH that carry {}", args.server.key_header),
+                samekey_core::KeyRule::Ignore => "configured operations".into(),
+            },
+            humantime::format_duration(loaded.others.retention),
+            humantime::format_duration(loaded.others.remember),
         );
+        let operations = loaded.table.clone();
         let layer = IdempotencyLayer::new(store.clone())
             .actor_source(actor)
             .limits(args.limits.limits())
+            .key_header(args.server.key_header.clone())
             .public_prefix(args.public_prefix)
             .cors(args.cors_origins)
-            .resolve(Automatic::new(policy)?);
+            .resolve(operations.clone());
         let bind = async |address: SocketAddr, flag: &str| {
             TcpListener::bind(address).await.with_context(|| format!("{flag} {address} cannot be listened on"))
         };
@@ -234,7 +270,11 @@ impl Server {
             layer,
             forward,
             drain: args.drain,
+            upstream,
             summary,
+            operations,
+            loaded,
+            source,
         })
     }
 
@@ -249,6 +289,9 @@ impl Server {
         ready: impl FnOnce(&Self) -> anyhow::Result<()>,
         signal: impl Future<Output = ()>,
     ) -> anyhow::Result<ExitCode> {
+        // Before the announcement: whoever reads it may send the signal at once.
+        let reloads =
+            reload::on_hangup(self.source.clone(), &self.loaded, self.operations.clone(), self.store.clone())?;
         ready(&self)?;
         let phase = Phase::default();
         let admin = tokio::spawn(admin::serve(self.admin, self.store.clone(), phase.clone()));
@@ -266,6 +309,7 @@ impl Server {
             tracing::warn!(event = "drain_timeout", "requests still run: their outcomes become uncertain");
         }
         admin.abort();
+        reloads.abort();
         self.store.close().await;
         tracing::info!(event = "stopped");
         Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -274,6 +318,14 @@ impl Server {
 
 fn trusted(networks: &[IpNet]) -> Trusted {
     if networks.is_empty() { Trusted::Loopback } else { Trusted::Networks(networks.to_vec()) }
+}
+
+fn url(text: &str) -> Result<Uri, String> {
+    text.parse().map_err(|error| format!("{error}; write for instance http://127.0.0.1:3000"))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text} is no address with a port; write for instance 127.0.0.1:8787"))
 }
 
 /// An address is a network of one.

@@ -3,6 +3,7 @@
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use http::HeaderName;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http_body::Body as _;
@@ -47,16 +48,17 @@ pub(crate) async fn actor(
 }
 
 /// The caller's key.
-pub(crate) fn key(parts: &Parts, policy: &Policy, actor: &Actor) -> Result<Key, Problem> {
-    let lines = parts.headers.get_all(names::KEY).iter().map(http::HeaderValue::as_bytes);
+pub(crate) fn key(parts: &Parts, header: &HeaderName, policy: &Policy, actor: &Actor) -> Result<Key, Problem> {
+    let lines = parts.headers.get_all(header).iter().map(http::HeaderValue::as_bytes);
     let key = Key::parse_lines(lines)
-        .map_err(|error| Problem::new(Code::KeyInvalid, format!("Idempotency-Key: {error}.")))?
+        .map_err(|error| Problem::new(Code::KeyInvalid, format!("{}: {error}.", spelled(header))))?
         .ok_or_else(|| {
             Problem::new(
                 Code::KeyRequired,
                 format!(
-                    "{} requires the header Idempotency-Key, one value per intent, for example a UUID.",
-                    policy.operation
+                    "{} requires the header {}, one value per intent, for example a UUID.",
+                    policy.operation,
+                    spelled(header)
                 ),
             )
         })?;
@@ -65,6 +67,11 @@ pub(crate) fn key(parts: &Parts, policy: &Policy, actor: &Actor) -> Result<Key, 
         return Err(Problem::new(Code::KeyInvalid, why));
     }
     Ok(key)
+}
+
+/// As people know it: a `HeaderName` is in lower case.
+pub(crate) fn spelled(header: &HeaderName) -> &str {
+    if *header == names::KEY { "Idempotency-Key" } else { header.as_str() }
 }
 
 /// Reads the body whole, within the operation's and the server's limits.
@@ -113,15 +120,6 @@ pub(crate) async fn body(
         }
     }
     Ok((first.unwrap_or_else(|| more.freeze()), reserved))
-}
-
-/// The values of the path's parameters, in template order, percent-decoded once by axum.
-pub(crate) async fn path_params(parts: &mut Parts) -> Vec<String> {
-    use axum::extract::{FromRequestParts, RawPathParams};
-    match RawPathParams::from_request_parts(parts, &()).await {
-        Ok(params) => params.iter().map(|(_, value)| value.to_owned()).collect(),
-        Err(_) => Vec::new(),
-    }
 }
 
 /// The fingerprint of a request under a profile.

@@ -26,6 +26,8 @@ pub(crate) mod admit;
 pub(crate) mod answer;
 mod capture;
 mod limits;
+mod operations;
+mod params;
 mod record;
 mod route;
 mod run;
@@ -45,7 +47,9 @@ use tower::Layer;
 
 pub use actor::{ActorSource, Peer, Trusted};
 pub use limits::Limits;
-pub use route::{Automatic, Operation, Resolve, Route};
+pub use operations::{Operation, OperationError, Operations};
+pub use params::Params;
+pub use route::{Automatic, Published, Resolve, Route};
 pub(crate) use route::{named, operations};
 pub use running::Running;
 pub use service::Idempotency;
@@ -69,6 +73,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) actor: ActorSource,
     pub(crate) resolve: Arc<dyn Resolve>,
+    pub(crate) key_header: http::HeaderName,
     pub(crate) budget: Budget,
     pub(crate) waiting: WaitingRoom,
     pub(crate) tracker: TaskTracker,
@@ -76,7 +81,7 @@ pub(crate) struct Shared {
     pub(crate) prefix: Prefix,
     pub(crate) cors: Cors,
     /// The operations that [`IdempotencyLayer::policy`] named, for the routes.
-    pub(crate) policies: Arc<Mutex<Vec<Operation>>>,
+    pub(crate) policies: Arc<Mutex<Vec<Published>>>,
 }
 
 impl std::fmt::Debug for IdempotencyLayer {
@@ -95,6 +100,7 @@ impl IdempotencyLayer {
                 store,
                 actor: ActorSource::none(),
                 resolve: Arc::new(Automatic::default()),
+                key_header: names::KEY,
                 budget: Budget::new(limits.max_buffered_bytes),
                 waiting: WaitingRoom::new(limits),
                 tracker: TaskTracker::new(),
@@ -130,6 +136,12 @@ impl IdempotencyLayer {
             shared.budget = Budget::new(limits.max_buffered_bytes);
             shared.waiting = WaitingRoom::new(limits);
         })
+    }
+
+    /// The request header that carries the key, if it is not `Idempotency-Key`.
+    #[must_use]
+    pub fn key_header(self, name: http::HeaderName) -> Self {
+        self.with(|shared| shared.key_header = name)
     }
 
     /// How requests find their operation.

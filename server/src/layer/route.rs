@@ -1,7 +1,7 @@
 //! Which operation a request belongs to, and whether it is covered.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Method;
@@ -11,6 +11,7 @@ use samekey_core::uri::normalise_path;
 use samekey_core::{KeyRule, Policy, PolicyError};
 
 use super::Shared;
+use super::params::Params;
 
 /// The operation of one request.
 #[derive(Clone, Debug)]
@@ -27,6 +28,11 @@ pub struct Route {
     pub profile: Arc<Profile>,
     /// A 405 comes from the method router's fallback, not from the operation: it passes through.
     pub passes_405: bool,
+    /// The values of the path's parameters; `None`: axum's router found them, or nobody.
+    pub params: Option<Params>,
+    /// All names and aliases that are written down here. A key whose record stands under another name belongs to a
+    /// configuration that is not this one, and does not run. `None`: nobody knows all names.
+    pub named: Option<Arc<BTreeSet<String>>>,
 }
 
 /// Finds the operation of a request.
@@ -36,14 +42,14 @@ pub trait Resolve: Send + Sync + 'static {
 
     /// The operations that the contract publishes, and the status route finds by name. Automatic names need none:
     /// they are found by [`Resolve::route`].
-    fn operations(&self) -> Vec<Operation> {
+    fn operations(&self) -> Vec<Published> {
         Vec::new()
     }
 }
 
 /// An operation as the contract publishes it.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct Published {
     /// Its contract, with name and former names.
     pub policy: Arc<Policy>,
     /// What of its payload counts.
@@ -56,7 +62,7 @@ pub struct Operation {
     pub automatic: bool,
 }
 
-impl Operation {
+impl Published {
     fn is_called(&self, name: &str) -> bool {
         !self.automatic && (self.policy.operation == name || self.policy.aliases.iter().any(|alias| alias == name))
     }
@@ -77,19 +83,21 @@ impl Operation {
             policy: Arc::clone(&self.policy),
             profile: Arc::clone(&self.profile),
             passes_405: false,
+            params: None,
+            named: None,
         }
     }
 }
 
 /// Makes an operation known to the routes; a second one of the same name takes its place.
-pub(crate) fn publish(shared: &Shared, operation: Operation) {
+pub(crate) fn publish(shared: &Shared, operation: Published) {
     let mut known = shared.policies.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|other| other.policy.operation != operation.policy.operation);
     known.push(operation);
 }
 
 /// Every operation of a layer, each name once.
-pub(crate) fn operations(shared: &Shared) -> Vec<Operation> {
+pub(crate) fn operations(shared: &Shared) -> Vec<Published> {
     let mut all = shared.resolve.operations();
     let known = shared.policies.lock().unwrap_or_else(PoisonError::into_inner);
     for operation in known.iter() {
@@ -131,8 +139,8 @@ impl One {
     }
 
     /// Where its method router stands is known only once a request came.
-    pub(crate) fn operation(&self) -> Operation {
-        Operation {
+    pub(crate) fn operation(&self) -> Published {
+        Published {
             policy: Arc::clone(&self.policy),
             profile: self.profile(None),
             method: None,
@@ -167,10 +175,12 @@ impl Resolve for One {
             policy: Arc::clone(&self.policy),
             profile: self.profile(template),
             passes_405: true,
+            params: None,
+            named: None,
         }
     }
 
-    fn operations(&self) -> Vec<Operation> {
+    fn operations(&self) -> Vec<Published> {
         vec![self.operation()]
     }
 }
@@ -204,11 +214,13 @@ impl Resolve for Automatic {
             policy: Arc::clone(&self.policy),
             profile: Arc::clone(&self.profile),
             passes_405: false,
+            params: Some(Params::default()),
+            named: None,
         }
     }
 
-    fn operations(&self) -> Vec<Operation> {
-        vec![Operation {
+    fn operations(&self) -> Vec<Published> {
+        vec![Published {
             policy: Arc::clone(&self.policy),
             profile: Arc::clone(&self.profile),
             method: None,

@@ -138,8 +138,10 @@ impl Attempt {
         let outcome = tokio::select! {
             outcome = &mut captured => outcome,
             () = sleep_until(self.deadline) => {
-                until = self.drop_at();
+                // One try: the caller must not wait for a store that fails, and past its deadline the claim lapses
+                // into the same state by itself.
                 let applied = self.finish(Finish::Uncertain(Reason::Deadline), None, until).await;
+                until = self.drop_at();
                 tell(self.timed_out(applied.ok().and_then(|applied| applied.record).as_ref()));
                 tokio::select! {
                     outcome = &mut captured => outcome,

@@ -21,6 +21,7 @@ use tower::{Service, ServiceExt};
 
 use super::capture::{Captured, capture};
 use super::limits::Reserved;
+use super::params::Params;
 use super::route::{Coverage, Route, coverage};
 use super::run::{Heard, Start, run, spawn};
 use super::{Failure, Running, Shared, admit, answer, record};
@@ -75,7 +76,7 @@ where
             return Box::pin(std::future::ready(Ok(answer)));
         }
         let route = shared.resolve.route(&parts);
-        match coverage(&parts.method, parts.headers.contains_key(names::KEY), &route) {
+        match coverage(&parts.method, parts.headers.contains_key(&shared.key_header), &route) {
             Coverage::Passes { keyed } => {
                 let answered = inner.call(Request::from_parts(parts, body));
                 Box::pin(async move {
@@ -103,14 +104,14 @@ where
 
 /// A preflight that announces a covered request is answered here; every other one is the service's.
 fn preflight(shared: &Shared, parts: &Parts, origin: Option<&Origin>) -> Option<Response> {
-    let asked = shared.cors.asked(&parts.method, &parts.headers)?;
+    let asked = shared.cors.asked(&parts.method, &parts.headers, &shared.key_header)?;
     let mut announced = Request::new(()).into_parts().0;
     announced.method = asked.method;
     announced.uri = parts.uri.clone();
     announced.extensions = parts.extensions.clone();
     let route = shared.resolve.route(&announced);
     let covered = coverage(&announced.method, asked.keyed, &route) == Coverage::Covered;
-    covered.then(|| shared.cors.allow(origin, &parts.headers))
+    covered.then(|| shared.cors.allow(origin, &parts.headers, &shared.key_header))
 }
 
 /// A delivery on its way through actor, key, body, store and handler.
@@ -151,10 +152,13 @@ impl Covered<'_> {
         let policy = Arc::clone(&self.route.policy);
         let actor = admit::actor(self.shared, &parts, self.expected_actor.as_ref(), &policy).await?;
         seen.actor(&actor);
-        let key = admit::key(&parts, &policy, &actor)?;
+        let key = admit::key(&parts, &self.shared.key_header, &policy, &actor)?;
         seen.key(&key);
         let (body, reserved) = admit::body(&parts, body, &policy, &self.shared.budget).await?;
-        let params = admit::path_params(&mut parts).await;
+        let params = match self.route.params.clone() {
+            Some(params) => params,
+            None => Params::of_axum(&mut parts).await,
+        };
         let patience = admit::patience(&parts, &policy);
         let mut profile = Arc::clone(&self.route.profile);
         let mut handler = Handler {
@@ -174,8 +178,10 @@ impl Covered<'_> {
                 operation: self.route.operation.clone(),
                 also: self.route.also.clone(),
                 configured: self.route.configured,
+                named: self.route.named.clone(),
                 key: key.clone(),
-                fingerprint: admit::print(&handler.parts, &params, &handler.body, &profile).await,
+                fingerprint: admit::print(&handler.parts, &params.under(profile.template()), &handler.body, &profile)
+                    .await,
                 profile: Arc::clone(&profile),
                 holder: new_holder(),
                 policy: Arc::clone(&policy),

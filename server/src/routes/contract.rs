@@ -12,7 +12,7 @@ use samekey_core::{KeyRule, KeyTime, Timeless};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::layer::{Operation, Shared, operations};
+use crate::layer::{Published, Shared, operations};
 use crate::names;
 
 pub(super) async fn get(State(shared): State<Arc<Shared>>, request: Request) -> Response {
@@ -46,7 +46,7 @@ fn document(shared: &Shared) -> Value {
         "version": 1,
         "prefix": &*shared.prefix,
         "headers": {
-            "key": names::KEY.as_str(),
+            "key": shared.key_header.as_str(),
             "state": names::STATE.as_str(),
             "replayed": names::REPLAYED.as_str(),
             "actor": names::ACTOR.as_str(),
@@ -57,8 +57,8 @@ fn document(shared: &Shared) -> Value {
     })
 }
 
-fn described(operation: &Operation) -> Value {
-    let Operation { policy, profile, method, path, automatic } = operation;
+fn described(operation: &Published) -> Value {
+    let Published { policy, profile, method, path, automatic } = operation;
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let significant: Value = serde_json::from_str(&profile.definition()).unwrap_or_default();
     json!({

@@ -65,8 +65,8 @@ async fn with_cors(
     next: Next,
 ) -> Response {
     let origin = shared.cors.origin(request.headers());
-    if shared.cors.asked(request.method(), request.headers()).is_some() {
-        return shared.cors.allow(origin.as_ref(), request.headers());
+    if shared.cors.asked(request.method(), request.headers(), &shared.key_header).is_some() {
+        return shared.cors.allow(origin.as_ref(), request.headers(), &shared.key_header);
     }
     let mut response = next.run(request).await;
     shared.cors.expose(origin.as_ref(), response.headers_mut());
@@ -105,7 +105,7 @@ impl Caller {
         let route = named(shared, &name);
         let policy = route.as_ref().map_or_else(|| Arc::new(Policy::new(name.clone())), |route| route.policy.clone());
         let actor = admit::actor(shared, &parts, expected.as_ref(), &policy).await.map_err(refuse)?;
-        let key = admit::key(&parts, &policy, &actor).map_err(refuse)?;
+        let key = admit::key(&parts, &shared.key_header, &policy, &actor).map_err(refuse)?;
         let Some(route) = route else {
             return Err(plain(StatusCode::NOT_FOUND, "There is no such operation; see the contract."));
         };
@@ -123,7 +123,7 @@ impl Caller {
         // The stored answer is given as it was; nobody caches what a DELETE hears.
         if !headers.contains_key(names::REPLAYED) {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            headers.append(VARY, HeaderValue::from_static("Idempotency-Key, Authorization"));
+            headers.append(VARY, names::value(&format!("{}, Authorization", admit::spelled(&shared.key_header))));
         }
         if let Some(tag) = shared.actor.tag(actor, &shared.store) {
             headers.insert(names::ACTOR, tag);
@@ -150,6 +150,7 @@ fn ask(shared: &Shared, route: Route, actor: Actor, key: Key) -> Ask {
         operation: route.operation,
         also: route.also,
         configured: route.configured,
+        named: route.named,
         key,
         fingerprint: fingerprint(&nothing, &route.profile),
         profile: route.profile,

@@ -9,6 +9,7 @@ mod hub;
 mod sqlite;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,9 @@ pub struct Ask {
     pub also: Vec<String>,
     /// The operation stands in the configuration; all others share one `forgotten_before`.
     pub configured: bool,
+    /// All names that the configuration knows, if there is one: a key that is unknown here but known under a name
+    /// outside of it does not run, because its record was made under another configuration.
+    pub named: Option<Arc<BTreeSet<String>>>,
     /// The key.
     pub key: Key,
     /// The fingerprint under `profile`.
@@ -152,6 +156,12 @@ impl Store {
     /// The stored response of a record, if there is one.
     pub async fn response(&self, id: RecordId) -> Result<Option<StoredResponse>, StoreError> {
         self.inner.backend.response(id).await
+    }
+
+    /// Names without a space under which records stand that a client may still ask for, outside of `known`, and how
+    /// many they are. Tombstones, and answers past their retention, do not count.
+    pub async fn operations_in_use(&self, known: Arc<BTreeSet<String>>) -> Result<Vec<(String, u64)>, StoreError> {
+        self.inner.backend.operations_in_use(known).await
     }
 
     /// A delivery meets its record. What it is told is durable. Dropping the future does not take the claim back.

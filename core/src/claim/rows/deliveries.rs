@@ -98,32 +98,50 @@ fn d3_a_gate_refuses_new_claims_and_nothing_else() {
 }
 
 #[test]
-fn d4_absence_proves_nothing_before_the_horizon() {
+fn d5_absence_proves_nothing_before_the_horizon() {
     let policy = policy();
-    let restored = Record {
-        state: State::Uncertain,
-        fence: Fence { attempt: 0, holder: NEW },
-        reason: Some(Reason::Restore),
-        settle_after: Some(NOW),
-        ..first_claim()
+    let uncertain = |settle_after| {
+        let restored = Record {
+            state: State::Uncertain,
+            fence: Fence { attempt: 0, holder: NEW },
+            reason: Some(Reason::Restore),
+            settle_after: Some(settle_after),
+            ..first_claim()
+        };
+        writes(restored, Say::Refuse(Code::OutcomeUncertain))
     };
-    let uncertain = writes(restored, Say::Refuse(Code::OutcomeUncertain));
+    // Until then a claim made the moment before the horizon may act.
+    let over = |horizon: Timestamp| horizon + TIMEOUT + PROBE_AFTER;
     let runs = writes(first_claim(), Say::Run(first_claim().fence));
     let heard = |key_time, horizon, forgotten_before| {
         let marks = Marks { forgotten_before, horizon: Some(horizon) };
         deliver(None, &Delivery { key_time, marks, ..delivery() }, &context(&policy))
     };
-    assert_eq!(heard(Some(KEY_TIME), KEY_TIME, MARKS.forgotten_before), uncertain, "at the horizon");
-    assert_eq!(heard(Some(KEY_TIME), KEY_TIME - TICK, MARKS.forgotten_before), runs, "after it");
-    assert_eq!(heard(Some(KEY_TIME), KEY_TIME, KEY_TIME), uncertain, "tried before D5");
+    let far = KEY_TIME + ms(4);
+    assert_eq!(heard(Some(KEY_TIME), far, MARKS.forgotten_before), uncertain(over(far)), "before the horizon");
+    let near = KEY_TIME - CLOCK_SKEW;
+    assert_eq!(
+        heard(Some(KEY_TIME), near, MARKS.forgotten_before),
+        uncertain(over(near)),
+        "by a clock that runs ahead"
+    );
+    assert_eq!(heard(Some(KEY_TIME), near - TICK, MARKS.forgotten_before), runs, "after it");
+    let expired = refuse(Code::KeyExpired);
+    assert_eq!(heard(Some(KEY_TIME), KEY_TIME, KEY_TIME), expired, "what was forgotten stays forgotten");
+    assert_eq!(heard(Some(KEY_TIME), KEY_TIME, KEY_TIME - TICK), uncertain(over(KEY_TIME)));
+    // Long after the horizon nothing of before is under way.
+    let long_ago = NOW - TIMEOUT - PROBE_AFTER;
+    for (horizon, settle_after) in [(long_ago + TICK, NOW + TICK), (long_ago, NOW), (long_ago - TICK, NOW)] {
+        assert_eq!(heard(Some(horizon), horizon, MARKS.forgotten_before), uncertain(settle_after));
+    }
     // A key without a time may have been sent before the horizon until nobody retries it any more.
     let last = NOW - RETRY_BUDGET + TICK;
-    assert_eq!(heard(None, last, MARKS.forgotten_before), uncertain);
+    assert_eq!(heard(None, last, MARKS.forgotten_before), uncertain(NOW));
     assert_eq!(heard(None, last - TICK, MARKS.forgotten_before), runs);
 }
 
 #[test]
-fn d5_a_key_older_than_memory_is_refused() {
+fn d4_a_key_older_than_memory_is_refused() {
     let policy = policy();
     let heard = |key_time, forgotten_before| {
         let marks = Marks { forgotten_before, horizon: None };
@@ -263,8 +281,9 @@ fn c1_a_key_that_never_arrived_is_closed() {
     assert_eq!(heard(Gate::Overloaded, MARKS), refuse(Code::Overloaded));
     assert_eq!(heard(Gate::ActorChanged, MARKS), refuse(Code::ActorChanged));
     let horizon = |horizon| Marks { horizon: Some(horizon), ..MARKS };
-    assert_eq!(heard(Gate::Open, horizon(KEY_TIME)), refuse(Code::OutcomeUncertain));
-    assert_eq!(heard(Gate::Open, horizon(KEY_TIME - TICK)).say, Say::Closed);
+    let near = KEY_TIME - CLOCK_SKEW;
+    assert_eq!(heard(Gate::Open, horizon(near)), refuse(Code::OutcomeUncertain));
+    assert_eq!(heard(Gate::Open, horizon(near - TICK)).say, Say::Closed);
     let forgotten = |forgotten_before| Marks { forgotten_before, ..MARKS };
     assert_eq!(heard(Gate::Open, forgotten(KEY_TIME)), refuse(Code::KeyExpired));
     assert_eq!(heard(Gate::Open, forgotten(KEY_TIME - TICK)).say, Say::Closed);

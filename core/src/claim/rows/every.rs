@@ -187,8 +187,9 @@ fn present(state: State, record: &Record, hears: Hears) -> Hears {
 }
 
 fn key_of(unknown: Unknown) -> (Option<Timestamp>, Marks) {
-    let key_time = from_now(-700);
-    let late = if unknown.has_time { key_time } else { from_now(-499) };
+    let key_time = from_now(-100);
+    // As late as the clocks allow: with a time, at most `clock_skew` before it; without, within the retry budget.
+    let late = if unknown.has_time { from_now(-103) } else { from_now(-499) };
     let horizon = Some(if unknown.before_horizon { late } else { late - TICK });
     let forgotten_before = if unknown.forgotten { key_time } else { key_time - TICK };
     (unknown.has_time.then_some(key_time), Marks { forgotten_before, horizon })
@@ -280,7 +281,7 @@ fn sound(before: Option<&Record>, after: &Record) {
     }
 }
 
-fn is_new(new: New, before: Option<&Record>, outcome: &Outcome) -> bool {
+fn is_new(new: New, what: &What, before: Option<&Record>, outcome: &Outcome) -> bool {
     let Some(after) = &outcome.written else {
         return !outcome.effects_closed
             && outcome.forgotten == (new == New::Forgotten)
@@ -313,10 +314,16 @@ fn is_new(new: New, before: Option<&Record>, outcome: &Outcome) -> bool {
                 && after.settle_after == Some(settle_after)
                 && after.reason == Some(reason.unwrap_or(Reason::NoAnswer))
         }
-        New::Restored => {
+        New::Restored | New::Lost => {
+            let timed = matches!(what, What::Deliver { unknown, .. } if unknown.has_time);
+            let settle_after = match new {
+                New::Lost if timed => from_now(-103 + 70 + 110),
+                New::Lost => NOW,
+                _ => NOW + TIMEOUT + PROBE_AFTER,
+            };
             after.state == State::Uncertain
                 && fence(attempt, NEW)
-                && after.settle_after == Some(NOW)
+                && after.settle_after == Some(settle_after)
                 && after.took_over == took_over
                 && after.reason == Some(Reason::Restore)
         }
@@ -346,7 +353,7 @@ fn every_record_meets_every_event_as_the_table_says() {
                     row = row_of(&Facts { state: Some(state), moment, ..facts }, what);
                     new = if row.new == New::Same { tick.new } else { row.new };
                 }
-                let as_said = outcome.hears == row.hears && is_new(new, record.as_ref(), &outcome);
+                let as_said = outcome.hears == row.hears && is_new(new, what, record.as_ref(), &outcome);
                 assert!(as_said, "{}: {facts:?}\n{what:?}\n{outcome:?}", row.name);
                 if let Some(after) = &outcome.written {
                     sound(record.as_ref(), after);

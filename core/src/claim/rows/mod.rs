@@ -52,6 +52,7 @@ const RETENTION: Duration = ms(1_300);
 const REMEMBER: Duration = ms(3_100);
 const GIVE_UP: Duration = ms(1_900);
 const RETRY_BUDGET: Duration = ms(500);
+const CLOCK_SKEW: Duration = ms(3);
 const TICK: Duration = ms(1);
 
 fn policy() -> Policy {
@@ -64,6 +65,7 @@ fn policy() -> Policy {
         .retry_budget(RETRY_BUDGET)
         .wait(ms(5), ms(25));
     policy.give_up = GIVE_UP;
+    policy.clock_skew = CLOCK_SKEW;
     policy
 }
 

@@ -2,16 +2,17 @@
 
 use std::collections::HashSet;
 
-use super::world::{Assumption, Rules, Step, World, quick_policy};
+use super::world::{Assumption, Rules, Says, Step, World, quick_policy};
 use super::*;
 use std::vec::Vec;
 
 /// How many worlds each search visits: in seconds in a debug build, and in minutes in a release build.
 const NEAR: usize = 3_000;
+const NEAR_A_RESTORE: usize = 1_000;
 const DEEP: usize = 300_000;
 
 fn rules(recovery: Recovery) -> Rules {
-    Rules { policy: quick_policy().recovery(recovery), runs: 3, timed: true, backup: false, broken: None }
+    Rules { policy: quick_policy().recovery(recovery), runs: 3, key_ahead: Some(ms(0)), backup: false, broken: None }
 }
 
 /// What a search saw.
@@ -23,8 +24,11 @@ struct Seen {
 
 /// Visits worlds in the order of their distance from the first, until a promise breaks or enough were seen.
 fn search(rules: &Rules, most_worlds: usize) -> Seen {
+    search_from(World::new(rules), rules, most_worlds)
+}
+
+fn search_from(first: World, rules: &Rules, most_worlds: usize) -> Seen {
     let steps = World::steps(rules);
-    let first = World::new(rules);
     let mut visited = HashSet::from([first.signature()]);
     // How each world was reached, to tell the whole story of a broken promise.
     let mut reached: Vec<(usize, Step)> = alloc::vec![(0, Step::Clock)];
@@ -101,9 +105,9 @@ fn every_rules() -> Vec<Rules> {
     let mut all = Vec::new();
     for recovery in [Recovery::Manual, Recovery::Probe, Recovery::Rerun] {
         for journaled in [false, true] {
-            for (backup, timed) in [(false, true), (true, true), (true, false)] {
+            for (backup, key_ahead) in [(false, Some(ms(0))), (true, Some(ms(0))), (true, Some(ms(1))), (true, None)] {
                 let rules = rules(recovery);
-                all.push(Rules { policy: rules.policy.journaled(journaled), backup, timed, ..rules });
+                all.push(Rules { policy: rules.policy.journaled(journaled), backup, key_ahead, ..rules });
             }
         }
     }
@@ -139,13 +143,56 @@ fn every_promise_holds_on_long_walks() {
     }
 }
 
+/// Lives of a key up to a restore, which loses all that happened since the backup.
+fn every_restore(journaled: bool) -> Vec<Vec<Step>> {
+    use Step::{Answer, Arrive, Backup, Clock, Close, Effect, NoAnswer, Restore, Start};
+    let deliver = Step::Deliver { may_judge: true };
+    let begin = |of| journaled.then_some(Step::BeginEffect(of));
+    let nothing = Says::Released { wait: false };
+    let known = |steps: &[Step]| -> Vec<Step> { steps.iter().copied().chain([Backup]).collect() };
+    // A run that the backup does not know, still going on, or done and told.
+    let lost_run = |of| [deliver, Start(of)].into_iter().chain(begin(of));
+    let lost_end = |of| {
+        lost_run(of)
+            .chain([Effect(of)])
+            .chain(journaled.then_some(Step::EndEffect(of)))
+            .chain([Answer(of, Says::Success), Arrive(of)])
+    };
+    let released = known(&[deliver, Start(0), Answer(0, nothing), Arrive(0)]);
+    // Its answer is on its way when the backup is made, and arrives again after the restore.
+    let unknown = known(&[deliver, Start(0), NoAnswer(0), Answer(0, nothing)]);
+    let mut all = alloc::vec![
+        known(&[]).into_iter().chain(lost_run(0)).collect(),
+        known(&[]).into_iter().chain(lost_end(0)).collect(),
+        known(&[Clock]).into_iter().chain(lost_run(0)).collect(),
+        known(&[deliver, Start(0)]).into_iter().chain(begin(0)).collect(),
+        known(&[deliver, Start(0)]).into_iter().chain(begin(0)).chain([Effect(0)]).collect(),
+        known(&[deliver, Start(0), NoAnswer(0)]),
+        released.iter().copied().chain(lost_run(1)).collect(),
+        released.iter().copied().chain(lost_end(1)).collect(),
+        unknown.iter().copied().chain([Arrive(0)]).chain(lost_run(1)).collect(),
+        unknown.iter().copied().chain([Arrive(0)]).chain(lost_end(1)).collect(),
+        known(&[Close { may_judge: true }]),
+        known(&[Close { may_judge: true }, Clock, Clock, Clock, Step::Sweep]),
+    ];
+    for story in &mut all {
+        story.push(Restore);
+    }
+    all
+}
+
 #[test]
-#[ignore = "half a minute, in release: eleven steps deep"]
-fn the_search_finds_what_an_old_answer_breaks_after_a_restore() {
-    let broken = Some(Assumption::AnswersDieInARestore);
-    let rules = Rules { broken, backup: true, runs: 2, ..rules(Recovery::Manual) };
-    let seen = search(&rules, 2_000_000);
-    assert!(seen.broken.is_some(), "{} worlds", seen.worlds);
+fn every_promise_holds_after_a_restore() {
+    for rules in every_rules().into_iter().filter(|rules| rules.backup) {
+        for story in every_restore(rules.policy.journaled) {
+            let mut world = World::new(&rules);
+            for step in &story {
+                assert_eq!(world.take(*step, &rules), Ok(true), "{step:?} of {story:?}");
+            }
+            let seen = search_from(world, &rules, NEAR_A_RESTORE);
+            assert!(seen.broken.is_none(), "{story:#?}\n{:#?}\n{rules:?}", seen.broken);
+        }
+    }
 }
 
 #[test]
@@ -156,11 +203,14 @@ fn the_search_finds_what_a_broken_assumption_breaks() {
         (Assumption::EffectsEnd, Recovery::Manual, false),
         (Assumption::OperatorsWait, Recovery::Manual, false),
         (Assumption::Truth, Recovery::Manual, false),
-        (Assumption::NothingOutlivesARestore, Recovery::Probe, true),
-        (Assumption::ForgottenIsForgotten, Recovery::Probe, true),
+        (Assumption::ClocksAgree, Recovery::Manual, true),
     ] {
-        let timed = broken != Assumption::RetriesEnd;
-        let rules = Rules { broken: Some(broken), backup, timed, runs: 2, ..rules(recovery) };
+        let key_ahead = match broken {
+            Assumption::RetriesEnd => None,
+            Assumption::ClocksAgree => Some(ms(2)),
+            _ => Some(ms(0)),
+        };
+        let rules = Rules { broken: Some(broken), backup, key_ahead, runs: 2, ..rules(recovery) };
         let seen = search(&rules, 200_000);
         assert!(seen.broken.is_some(), "{broken:?} does not matter: {} worlds", seen.worlds);
     }

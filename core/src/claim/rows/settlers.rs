@@ -211,6 +211,17 @@ fn e2_a_row_is_forgotten_when_its_end_and_its_key_are_old() {
 }
 
 #[test]
+fn e2_memory_moves_no_mark_until_what_a_restore_lost_is_old() {
+    let policy = policy();
+    let (mark, far) = (NOW - REMEMBER - ms(100), NOW - REMEMBER);
+    let limit = |horizon, limit| Marks { forgotten_before: mark, horizon }.forget_limit(limit, &context(&policy));
+    assert_eq!(limit(None, far), far, "never restored");
+    assert_eq!(limit(Some(NOW - REMEMBER), far), far, "restored long ago");
+    assert_eq!(limit(Some(NOW - REMEMBER + TICK), far), mark);
+    assert_eq!(limit(Some(NOW), mark - TICK), mark - TICK, "never further than it may anyway");
+}
+
+#[test]
 fn e2_keys_without_a_time_are_forgotten_unless_they_are_kept() {
     use crate::policy::Timeless;
     let forget = policy().timeless(Timeless::Forget);
@@ -241,18 +252,36 @@ fn h1_after_a_restore_what_could_run_is_unknown_and_nobodys() {
     let policy = policy();
     let earlier = Record { took_over: true, effects: OPEN, ..lapsed_claim() };
     let later = Record { not_before: Some(NOW + ms(5)), ..released() };
-    for record in [in_progress(), earlier, released(), later] {
+    let unknown = |settle_after| Record { settle_after: Some(settle_after), took_over: true, ..uncertain() };
+    // A claim made the moment before has this deadline, and may act for `probe_after` beyond it.
+    let latest = NOW + TIMEOUT + PROBE_AFTER;
+    let longer = Record { deadline: NOW + TIMEOUT + TICK, ..in_progress() };
+    for (record, settle_after) in [
+        (in_progress(), latest),
+        (earlier, latest),
+        (longer, latest + TICK),
+        (released(), latest),
+        (later, latest),
+        (unknown(NOW - ms(5)), latest),
+        (unknown(latest - TICK), latest),
+        (unknown(latest + TICK), latest + TICK),
+    ] {
         let written = Record {
             state: State::Uncertain,
             fence: Fence { attempt: 3, holder: NEW },
             revision: 8,
-            settle_after: Some(NOW),
+            settle_after: Some(settle_after),
             not_before: None,
             reason: Some(Reason::Restore),
             finished_at: None,
             ..record.clone()
         };
-        assert_eq!(transition(&record, &Event::Horizon, &context(&policy)), wrote(written));
+        assert_eq!(transition(&record, &Event::Horizon, &context(&policy)), wrote(written.clone()));
+        // Whoever held it says what it likes, once or again: another attempt may have had its effect since.
+        for said in [Finish::Terminal(answer(201)), Finish::Released { not_before: None }] {
+            let late = transition(&written, &Event::Finish(MINE, said), &context(&policy));
+            assert_eq!(late, stale(&written));
+        }
     }
 }
 
@@ -279,7 +308,7 @@ fn n1_every_other_state_is_left_alone() {
     for record in all_but(&[State::InProgress]) {
         assert_eq!(transition(&record, &Event::Tick, &later), nothing(&record));
     }
-    for record in all_but(&[State::InProgress, State::Released]) {
+    for record in all_but(&[State::InProgress, State::Released, State::Uncertain]) {
         assert_eq!(transition(&record, &Event::Horizon, &later), nothing(&record));
     }
 }

@@ -108,8 +108,10 @@ pub(super) enum New {
     ReleasedAndEffectsClosed,
     /// Uncertain for this reason, or the one the holder gave; `settle_after` is kept if it was set.
     Uncertain(Option<Reason>),
-    /// Uncertain from this moment on, with a new holder.
+    /// Uncertain with a new holder, to be settled when no claim of before the restore can act any more.
     Restored,
+    /// The same of a key that the store does not know, with the attempt 0.
+    Lost,
     Closed,
     Tombstone,
     Forgotten,
@@ -244,14 +246,14 @@ pub(super) const TABLE: &[Row] = &[
     row("D3, C1 gated", New::Same, Hears::Gate, |f, w| {
         f.state.is_none() && w.unknown().is_some_and(|key| key.gate != Gate::Open)
     }),
-    row("D4", New::Restored, refuse(Code::OutcomeUncertain), |f, w| {
+    row("D4, C1 forgotten", New::Same, refuse(Code::KeyExpired), |f, w| {
+        f.state.is_none() && w.unknown().is_some_and(|key| key.has_time && key.forgotten)
+    }),
+    row("D5", New::Lost, refuse(Code::OutcomeUncertain), |f, w| {
         f.state.is_none() && w.delivers() && w.unknown().is_some_and(|key| key.before_horizon)
     }),
     row("C1 restored", New::Same, refuse(Code::OutcomeUncertain), |f, w| {
         f.state.is_none() && w.closes() && w.unknown().is_some_and(|key| key.before_horizon)
-    }),
-    row("D5, C1 forgotten", New::Same, refuse(Code::KeyExpired), |f, w| {
-        f.state.is_none() && w.unknown().is_some_and(|key| key.has_time && key.forgotten)
     }),
     row("D6", New::FirstClaim, Hears::Runs, |f, w| f.state.is_none() && w.delivers()),
     row("D9, C3 judged", New::Judged, Hears::Ok, |f, w| f.lapsed() && (w.delivers() || w.closes())),
@@ -326,6 +328,6 @@ pub(super) const TABLE: &[Row] = &[
     row("E2 timeless", New::Forgotten, Hears::Ok, |f, w| {
         f.is(&[Expired, Released]) && matches!(w, What::Sweep { key_age: None, .. } if f.old()) && !f.keeps_timeless
     }),
-    row("H1", New::Restored, Hears::Ok, |f, w| f.is(&[InProgress, Released]) && matches!(w, What::Horizon)),
+    row("H1", New::Restored, Hears::Ok, |f, w| f.is(&[InProgress, Released, Uncertain]) && matches!(w, What::Horizon)),
     row("N1", New::Same, Hears::PresentState, |f, _| f.state.is_some()),
 ];

@@ -10,6 +10,7 @@ use samekey_core::problem::Code;
 use samekey_core::select::{Profile, ProfileId};
 use samekey_core::{KeyTime, Policy, Timestamp};
 
+use super::named;
 use super::row::{self, Place};
 use super::{Change, Purpose, Trouble};
 use crate::store::{Applied, Ask, Found, StoreError, StoredResponse, Told};
@@ -44,7 +45,7 @@ pub(super) fn deliver(
         let found = look_up(conn, ask)?;
         let (gate, marks) = match &found {
             Some(_) => (Gate::Open, unused_marks()),
-            None => (gate(conn, ask, crowded)?, marks(conn, ask, setting.created_at)?),
+            None => (new_gate(conn, ask, crowded)?, marks(conn, ask, setting.created_at)?),
         };
         let verdict = decide(
             ask,
@@ -160,6 +161,12 @@ pub(super) fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Tro
 fn placeholders(first: usize, ask: &Ask) -> String {
     let numbers: Vec<String> = (first..=first + ask.also.len()).map(|number| format!("?{number}")).collect();
     numbers.join(",")
+}
+
+/// What stands before a new record.
+fn new_gate(conn: &Connection, ask: &Ask, crowded: bool) -> Result<Gate, Trouble> {
+    named::refuse_foreign(conn, ask)?;
+    gate(conn, ask, crowded)
 }
 
 /// What stands before a new claim. The fence comes first: it says more than that the server is busy.

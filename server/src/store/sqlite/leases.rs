@@ -38,7 +38,7 @@ pub(super) fn renew(conn: &Connection, leases: &[Lease], now: Timestamp) -> rusq
     let own: Vec<(i64, u32, String, i64)> = leases
         .iter()
         .map(|Lease { id, fence, length }| {
-            (id.0, fence.attempt, hex(fence.holder.as_bytes()), (now + *length).as_millis())
+            (id.0, fence.attempt, crate::hex(fence.holder.as_bytes()), (now + *length).as_millis())
         })
         .collect();
     let json = serde_json::to_string(&own).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
@@ -48,27 +48,19 @@ pub(super) fn renew(conn: &Connection, leases: &[Lease], now: Timestamp) -> rusq
         .collect::<rusqlite::Result<_>>()?;
     let mut lost = Vec::new();
     for lease in leases.iter().filter(|lease| !renewed.contains(&lease.id.0)) {
-        lost.push(Lost { lease: *lease, why: why(conn, lease)? });
+        lost.push(Lost { lease: *lease, why: why(conn, lease, now)? });
     }
     Ok(lost)
 }
 
-fn why(conn: &Connection, lease: &Lease) -> rusqlite::Result<Why> {
-    let seen: Option<(String, u32, [u8; 16])> = conn
-        .prepare_cached("SELECT state, attempt, holder FROM idempotency_keys WHERE id = ?1")?
-        .query_row([lease.id.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+fn why(conn: &Connection, lease: &Lease, now: Timestamp) -> rusqlite::Result<Why> {
+    let seen: Option<(String, u32, [u8; 16], i64)> = conn
+        .prepare_cached("SELECT state, attempt, holder, deadline FROM idempotency_keys WHERE id = ?1")?
+        .query_row([lease.id.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
         .optional()?;
-    let Some((state, attempt, holder)) = seen else { return Ok(Why::Taken(None)) };
+    let Some((state, attempt, holder, deadline)) = seen else { return Ok(Why::Taken(None)) };
     let state = State::from_name(&state);
     let mine = attempt == lease.fence.attempt && holder == *lease.fence.holder.as_bytes();
-    Ok(if mine && state != Some(State::Uncertain) { Why::Over } else { Why::Taken(state) })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        for half in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(u32::from(half), 16).unwrap_or('0'));
-        }
-        text
-    })
+    let in_time = state != Some(State::Uncertain) || now.as_millis() >= deadline;
+    Ok(if mine && in_time { Why::Over } else { Why::Taken(state) })
 }

@@ -3,6 +3,7 @@
 
 mod claims;
 mod leases;
+mod named;
 mod open;
 mod reader;
 mod row;
@@ -12,6 +13,7 @@ mod tests;
 mod wal;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -221,6 +223,14 @@ impl Sqlite {
     pub(super) async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
         let ask = ask.clone();
         self.readers.read(move |conn| claims::look_up(conn, &ask)).await
+    }
+
+    pub(super) async fn operations_in_use(
+        &self,
+        known: Arc<BTreeSet<String>>,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |conn| named::in_use(conn, &known, now)).await
     }
 
     pub(super) async fn response(&self, id: RecordId) -> Result<Option<StoredResponse>, StoreError> {

@@ -2,8 +2,9 @@
 //! who tell the truth, a backup. Every promise that a step could break is checked where the step is taken.
 //!
 //! What the design assumes is an assumption here too: an effect of a handler happens before `settle_after` of its
-//! claim, operators look after it, and nothing of before is under way when a backup is restored. `search` drops each
-//! of them in turn and sees the promise break.
+//! claim, operators look after it, clients' clocks run ahead by no more than `clock_skew`. `search` drops each of them
+//! in turn and sees the promise break. A restore is no such assumption: handlers live through it and go on for as long
+//! as the server lets a claim of that moment, and their answers arrive long after it.
 
 mod handler;
 mod outside;
@@ -23,6 +24,7 @@ pub(super) fn quick_policy() -> Policy {
         .remember(ms(2))
         .retry_budget(ms(2));
     policy.give_up = ms(2);
+    policy.clock_skew = ms(1);
     policy
 }
 
@@ -32,8 +34,8 @@ pub(super) struct Rules {
     pub policy: Policy,
     /// How many deliveries may run.
     pub runs: usize,
-    /// The key carries its time.
-    pub timed: bool,
+    /// How far the clock that minted the key ran ahead; nothing: the key carries no time.
+    pub key_ahead: Option<Duration>,
     /// A backup may be taken and restored, once.
     pub backup: bool,
     /// An assumption that does not hold.
@@ -46,12 +48,8 @@ pub(super) enum Assumption {
     EffectsEnd,
     /// An operator releases only on what was seen after `settle_after`.
     OperatorsWait,
-    /// Nothing is under way any more when a backup is restored.
-    NothingOutlivesARestore,
-    /// No answer from before a restore arrives after it: H1 leaves an uncertain record to its holder.
-    AnswersDieInARestore,
-    /// Nobody sends a key that was forgotten at or before a horizon: D4 is tried before D5.
-    ForgottenIsForgotten,
+    /// No clock of a client runs ahead by more than `clock_skew`: no key is without a time first and has one later.
+    ClocksAgree,
     /// Nobody sends a key without a time after its retry budget.
     RetriesEnd,
     /// Who probes or settles tells the truth.
@@ -120,7 +118,8 @@ pub(super) struct World {
     pub now: Timestamp,
     pub record: Option<Record>,
     marks: Marks,
-    key_time: Option<Timestamp>,
+    /// The time that the key carries.
+    minted: Option<Timestamp>,
     handlers: Vec<Handler>,
     effects: u32,
     look: Option<Look>,
@@ -129,14 +128,20 @@ pub(super) struct World {
     /// How the key ended, as some caller has heard.
     settled: Option<Ended>,
     forgotten: bool,
+    /// Before the first byte of the first delivery that got anywhere, the last answer said so late.
+    first_sent: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Clock,
-    Deliver { may_judge: bool },
+    Deliver {
+        may_judge: bool,
+    },
     DeliverOtherPayload,
-    Close { may_judge: bool },
+    Close {
+        may_judge: bool,
+    },
     Start(usize),
     Renew(usize),
     BeginEffect(usize),
@@ -149,9 +154,13 @@ pub(super) enum Step {
     Tick,
     Look,
     Probe,
-    Operator { ends: bool },
+    Operator {
+        ends: bool,
+    },
     GiveUp,
     Sweep,
+    /// Another key of the operation is forgotten.
+    SweepAnother,
     Backup,
     Restore,
 }
@@ -163,7 +172,7 @@ impl World {
             now: NOW,
             record: None,
             marks,
-            key_time: rules.timed.then_some(NOW),
+            minted: rules.key_ahead.map(|ahead| NOW + ahead),
             handlers: Vec::new(),
             effects: 0,
             look: None,
@@ -171,13 +180,14 @@ impl World {
             restored: false,
             settled: None,
             forgotten: false,
+            first_sent: None,
         }
     }
 
     /// Every step that somebody may try; those that change nothing are harmless.
     pub(super) fn steps(rules: &Rules) -> Vec<Step> {
         let mut all = alloc::vec![Step::Clock, Step::DeliverOtherPayload, Step::Crash, Step::Tick, Step::Look];
-        all.extend([Step::Probe, Step::GiveUp, Step::Sweep]);
+        all.extend([Step::Probe, Step::GiveUp, Step::Sweep, Step::SweepAnother]);
         for flag in [true, false] {
             all.extend([Step::Deliver { may_judge: flag }, Step::Close { may_judge: flag }]);
             all.push(Step::Operator { ends: flag });
@@ -213,6 +223,11 @@ impl World {
         Context { now: self.now, policy: &rules.policy, may_judge, new_holder: Holder::from_bytes([nonce; 16]) }
     }
 
+    /// The time of the key, if it is believed.
+    fn key_time(&self, rules: &Rules) -> Option<Timestamp> {
+        self.minted.filter(|time| *time <= self.now + rules.policy.clock_skew)
+    }
+
     fn step(&mut self, step: Step, rules: &Rules) -> Result<bool, &'static str> {
         match step {
             Step::Clock => self.now = self.now + ms(1),
@@ -230,8 +245,9 @@ impl World {
             }
             Step::BeginEffect(of) => {
                 let Some(fence) = self.fence(of, Phase::Running) else { return Ok(false) };
-                // An effect that finished is not called again.
-                let wanted = self.handlers[of].journal == Journal::NotStarted && self.effects == 0;
+                // An effect that finished is not called again, if the journal says so.
+                let finished = self.record.as_ref().is_some_and(|record| record.effects.finished > 0);
+                let wanted = self.handlers[of].journal == Journal::NotStarted && !finished;
                 if !wanted || !self.event(&Event::Start(fence), rules) {
                     return Ok(false);
                 }
@@ -272,7 +288,17 @@ impl World {
             Step::Operator { ends } => return Ok(self.operator(ends, rules)),
             Step::GiveUp => return Ok(self.event(&Event::GiveUp, rules)),
             Step::Sweep => {
-                return Ok(self.event(&Event::Sweep { key_time: self.key_time, forget_limit: self.now }, rules));
+                let key_time = self.key_time(rules);
+                let forget_limit = self.marks.forget_limit(self.now, &self.context(rules, true));
+                return Ok(self.event(&Event::Sweep { key_time, forget_limit }, rules));
+            }
+            Step::SweepAnother => {
+                let forget_limit = self.marks.forget_limit(self.now, &self.context(rules, true));
+                let mark = forget_limit.min(self.now - rules.policy.remember);
+                if mark <= self.marks.forgotten_before {
+                    return Ok(false);
+                }
+                self.marks.forgotten_before = mark;
             }
             Step::Backup => {
                 if self.backup.is_some() || self.restored {
@@ -295,12 +321,13 @@ impl World {
         let number = self.handlers.len() as u8;
         let delivery = Delivery {
             fingerprint: payload,
-            key_time: self.key_time,
+            key_time: self.key_time(rules),
             holder: Holder::from_bytes([number; 16]),
             gate: Gate::Open,
             marks: self.marks,
         };
         let verdict = deliver(self.record.as_ref(), &delivery, &self.context(rules, may_judge));
+        let first_sent = *self.first_sent.get_or_insert(self.now);
         match verdict.say {
             Say::Run(_) if self.handlers.len() == rules.runs => return Ok(false),
             Say::Run(fence) => {
@@ -311,7 +338,10 @@ impl World {
             }
             Say::Replay | Say::Refuse(Code::ResponseNotStored) => self.hear_the_end()?,
             Say::Refuse(Code::KeyClosed) if payload == bound() => self.hear_the_end()?,
-            Say::Refuse(Code::KeyExpired) if !self.forgotten => return Err("expired, yet never forgotten"),
+            // The client takes it for a proof that nothing ran, and goes on with another key.
+            Say::Refuse(Code::KeyExpired) if self.now < first_sent + rules.policy.remember => {
+                self.promise_that_nothing_ran(rules)?;
+            }
             _ => {}
         }
         let changes = verdict.write.is_some() || verdict.say == Say::Replay;
@@ -320,11 +350,11 @@ impl World {
     }
 
     fn close(&mut self, may_judge: bool, rules: &Rules) -> Result<bool, &'static str> {
-        if self.forgotten || self.silent(rules) {
+        if self.silent(rules) {
             return Ok(false);
         }
         let verdict =
-            close(self.record.as_ref(), Gate::Open, self.key_time, self.marks, &self.context(rules, may_judge));
+            close(self.record.as_ref(), Gate::Open, self.key_time(rules), self.marks, &self.context(rules, may_judge));
         let Some(written) = verdict.write else { return Ok(false) };
         self.write(Some(written));
         if verdict.say == Say::Closed {

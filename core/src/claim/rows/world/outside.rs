@@ -30,14 +30,10 @@ impl World {
         self.look = None;
         self.marks = Marks { horizon: Some(self.now), ..marks };
         self.record = record;
+        // Whoever runs goes on, to be dropped as late as a claim made this moment would be; answers arrive at any time.
+        let dropped = self.now + rules.policy.timeout + rules.policy.probe_after();
         for handler in &mut self.handlers {
-            let outlives = match handler.phase {
-                Phase::Answered(_) => Assumption::AnswersDieInARestore,
-                _ => Assumption::NothingOutlivesARestore,
-            };
-            if rules.broken != Some(outlives) {
-                handler.phase = Phase::Gone;
-            }
+            handler.until = Some(handler.until.unwrap_or(dropped).min(dropped));
         }
         self.event(&Event::Horizon, rules);
         true

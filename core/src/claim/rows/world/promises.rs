@@ -11,6 +11,9 @@ impl World {
         if self.settled.is_some() {
             return Err("it runs again after somebody heard how it ended");
         }
+        if self.forgotten {
+            return Err("it runs again after it was forgotten");
+        }
         if (0..self.handlers.len()).any(|of| self.may_act(of, rules)) {
             return Err("two at once");
         }
@@ -19,6 +22,18 @@ impl World {
         if rules.policy.recovery != Recovery::Rerun && self.effects > in_journal {
             return Err("it runs although an earlier run had its effect");
         }
+        Ok(())
+    }
+
+    /// Promise 7: a key is changed only if nothing ran under it, and nothing will.
+    pub(super) fn promise_that_nothing_ran(&mut self, rules: &Rules) -> Result<(), &'static str> {
+        if self.effects > 0 || (0..self.handlers.len()).any(|of| self.may_act(of, rules)) {
+            return Err("expired, yet it ran");
+        }
+        if self.settled.is_some_and(|earlier| earlier != Ended::Closed) {
+            return Err("told two different ends");
+        }
+        self.settled = Some(Ended::Closed);
         Ok(())
     }
 
@@ -35,9 +50,9 @@ impl World {
     pub(super) fn silent(&self, rules: &Rules) -> bool {
         let holds = |assumption| rules.broken != Some(assumption);
         let budget_spent = self.marks.horizon.is_some_and(|horizon| self.now >= horizon + rules.policy.retry_budget);
-        let out_of_memory =
-            self.forgotten && (!rules.timed || (self.restored && holds(Assumption::ForgottenIsForgotten)));
-        let out_of_budget = self.record.is_none() && !rules.timed && budget_spent && holds(Assumption::RetriesEnd);
+        let out_of_memory = self.forgotten && rules.key_ahead.is_none();
+        let out_of_budget =
+            self.record.is_none() && rules.key_ahead.is_none() && budget_spent && holds(Assumption::RetriesEnd);
         out_of_memory || out_of_budget
     }
 

@@ -13,10 +13,12 @@ impl World {
             self.effects as u8,
             u8::from(self.restored),
             u8::from(self.forgotten),
-            past(self.key_time),
+            ahead(self.minted.map(|minted| minted + ms(2))),
             self.settled.map_or(0, |ended| ended as u8 + 1),
-            u8::from(self.key_time.is_some_and(|time| time <= self.marks.forgotten_before)),
-            ahead(self.marks.horizon.map(|horizon| horizon + ms(2))),
+            u8::from(self.minted.is_some_and(|time| time <= self.marks.forgotten_before)),
+            ahead(self.marks.horizon.map(|horizon| horizon + ms(4))),
+            ahead(self.first_sent.map(|sent| sent + ms(2))),
+            u8::from(self.minted <= self.marks.horizon.map(|horizon| horizon + ms(1))),
         ];
         let mut add = |record: Option<&Record>| {
             let Some(record) = record else { return all.push(0) };
@@ -35,7 +37,7 @@ impl World {
         if let Some(backup) = &self.backup {
             add(backup.record.as_ref());
             let settled = backup.settled.map_or(0, |ended| ended as u8 + 1);
-            let forgets = self.key_time.is_some_and(|time| time <= backup.marks.forgotten_before);
+            let forgets = self.minted.is_some_and(|time| time <= backup.marks.forgotten_before);
             all.extend([settled, u8::from(backup.forgotten), u8::from(forgets)]);
         }
         for Handler { phase, acted, journal, until, .. } in &self.handlers {

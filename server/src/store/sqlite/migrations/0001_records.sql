@@ -53,3 +53,7 @@ CREATE UNIQUE INDEX idempotency_keys_scope ON idempotency_keys (idem_key, operat
 
 -- For the quota, and for whoever looks for lapsed claims.
 CREATE INDEX idempotency_keys_in_progress ON idempotency_keys (actor_id) WHERE state = 'in_progress';
+
+-- For whoever starts under another configuration: which names have records that a client may still ask for.
+CREATE INDEX idempotency_keys_operations ON idempotency_keys (operation)
+    WHERE configured AND state <> 'expired';

@@ -209,7 +209,7 @@ async fn before_the_horizon_absence_proves_nothing() {
     assert_ne!(found.record.fence.holder, holder(1), "whoever was refused holds nothing");
     let event = Event::Operator {
         revision: found.record.revision,
-        looked_at: told.now,
+        looked_at: found.record.settle_after.unwrap(),
         force: false,
         settlement: Settlement::Released,
     };

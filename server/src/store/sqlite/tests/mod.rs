@@ -112,6 +112,7 @@ fn ask_under(key: &str, policy: Policy) -> Ask {
         policy: Arc::new(policy),
         holder: holder(1),
         fence_credentials: false,
+        named: None,
     }
 }
 

@@ -1,0 +1,183 @@
+//! `[[operation]]`: its own keys over those of `[defaults]`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use clap::builder::Resettable;
+use clap::{ArgAction, ArgMatches, Args as _, Command, FromArgMatches as _};
+use http::Method;
+use samekey_core::select::Significant;
+use toml::de::{DeTable, DeValue};
+
+use super::file::Reader;
+use super::keys::{OPERATION, SIGNIFICANT};
+use super::value;
+use crate::cli::settings::{Defaults, ServerWide};
+use crate::layer::Operation;
+
+/// An operation as it was written down.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Raw {
+    pub(super) line: usize,
+    pub(super) name: String,
+    aliases: Vec<String>,
+    method: Method,
+    path: String,
+    significant: Significant,
+    anonymous: bool,
+    /// Keys of `[defaults]` that it has itself.
+    values: Vec<(String, Vec<String>)>,
+    lines: BTreeMap<String, usize>,
+}
+
+impl Raw {
+    /// Reads one; what is wrong is in the reader's errors.
+    pub(super) fn read(table: &DeTable<'_>, line: usize, reader: &mut Reader<'_>) -> Option<Self> {
+        let mut raw = Self { line, ..Self::default() };
+        let known: Vec<String> =
+            OPERATION.iter().map(|key| (*key).to_owned()).chain(reader.defaults().iter().cloned()).collect();
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            raw.lines.insert(name.to_owned(), reader.line(key.span().start));
+            if !OPERATION.contains(&name) {
+                reader.setting(key, value, &known, &mut raw.values);
+                continue;
+            }
+            let at = reader.line(value.span().start);
+            if let ("significant", DeValue::Table(table)) = (name, value.get_ref()) {
+                raw.significant(table, at, reader);
+            } else if let Err(error) = raw.own(name, value.get_ref()) {
+                reader.errors.add(Some(at), format!("{name}: {error}"));
+            }
+        }
+        for (key, example) in [("name", "\"orders.create\""), ("method", "\"POST\""), ("path", "\"/orders\"")] {
+            if !raw.lines.contains_key(key) {
+                reader.errors.add(Some(line), format!("an operation needs its {key}; write {key} = {example}"));
+            }
+        }
+        Some(raw)
+    }
+
+    fn own(&mut self, key: &str, value: &DeValue<'_>) -> Result<(), String> {
+        match key {
+            "name" => self.name = name(value::text(value)?)?,
+            "aliases" => {
+                self.aliases = value::list(value)?.into_iter().map(alias).collect::<Result<_, _>>()?;
+            }
+            "method" => self.method = method(&value::text(value)?)?,
+            "path" => self.path = value::text(value)?,
+            "anonymous" => self.anonymous = value::yes(value)?,
+            _ => return Err("a table; write for instance significant.exclude = [\"/ui\"]".into()),
+        }
+        Ok(())
+    }
+
+    fn significant(&mut self, table: &DeTable<'_>, at: usize, reader: &mut Reader<'_>) {
+        let known: Vec<String> = SIGNIFICANT.iter().map(|key| (*key).to_owned()).collect();
+        let mut lists: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (key, value) in table {
+            let Some(name) = SIGNIFICANT.iter().find(|name| **name == key.get_ref().as_ref()) else {
+                reader.unknown(key, &known);
+                continue;
+            };
+            match value::list(value.get_ref()) {
+                Ok(list) => drop(lists.insert(name, list)),
+                Err(error) => {
+                    let line = reader.line(value.span().start);
+                    reader.errors.add(Some(line), format!("significant.{name}: {error}"));
+                }
+            }
+        }
+        let mut significant = match (lists.remove("include"), lists.remove("exclude")) {
+            (Some(_), Some(_)) => {
+                reader.errors.add(Some(at), "significant: include and exclude exclude each other; write one of them");
+                return;
+            }
+            (Some(include), None) => Significant::include(include),
+            (None, Some(exclude)) => Significant::exclude(exclude),
+            (None, None) => Significant::everything(),
+        };
+        if let Some(headers) = lists.remove("headers") {
+            significant = significant.headers(headers);
+        }
+        if let Some(query) = lists.remove("query") {
+            significant = significant.query(query);
+        }
+        if let Err(error) = significant.check() {
+            reader.errors.add(Some(at), error.to_string());
+        }
+        self.significant = significant;
+    }
+
+    /// Where a key stands, or the operation begins.
+    pub(super) fn line_of(&self, key: &str) -> usize {
+        self.lines.get(key).copied().unwrap_or(self.line)
+    }
+
+    /// The operation, with what flags, environment and `[defaults]` say where it is silent.
+    pub(super) fn build(&self, serve: &ArgMatches, server: &ServerWide) -> Result<Operation, String> {
+        let command = Defaults::augment_args(Command::new("operation").no_binary_name(true));
+        let mut words: Vec<OsString> = Vec::new();
+        for arg in command.get_arguments() {
+            let (id, Some(long)) = (arg.get_id().as_str(), arg.get_long()) else { continue };
+            let own = self.values.iter().find(|(key, _)| key == id);
+            let texts: Vec<OsString> = match own {
+                Some((_, own)) => own.iter().map(OsString::from).collect(),
+                None => serve.get_raw(id).into_iter().flatten().map(ToOwned::to_owned).collect(),
+            };
+            let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
+            for text in texts {
+                if !is_switch {
+                    let mut word = OsString::from(format!("--{long}="));
+                    word.push(text);
+                    words.push(word);
+                } else if text == "true" {
+                    words.push(format!("--{long}").into());
+                }
+            }
+        }
+        // The environment has had its say in the defaults.
+        let matches = command
+            .mut_args(|arg| arg.env(Resettable::Reset))
+            .try_get_matches_from(words)
+            .map_err(|error| error.to_string())?;
+        let defaults = Defaults::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+        let mut policy =
+            defaults.policy(self.name.clone(), server).map_err(|error| format!("{}: {error}", self.name))?;
+        policy.aliases.clone_from(&self.aliases);
+        policy.significant = self.significant.clone();
+        policy.anonymous = self.anonymous;
+        Ok(Operation { method: self.method.clone(), path: self.path.clone(), policy })
+    }
+}
+
+/// Configured names have no space, and so never collide with automatic ones.
+fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=64).contains(&text.len())
+        && text.bytes().all(|byte| plain(byte) || b"._-".contains(&byte))
+        && text.bytes().next().is_some_and(plain)
+}
+
+fn name(text: String) -> Result<String, String> {
+    if is_name(&text) {
+        return Ok(text);
+    }
+    Err(format!("{text:?} is no name; write 1 to 64 of a-z 0-9 . _ - and begin with a letter or digit: orders.create"))
+}
+
+fn alias(text: String) -> Result<String, String> {
+    let automatic =
+        text.split_once(' ').is_some_and(|(method, path)| self::method(method).is_ok() && path.starts_with('/'));
+    if automatic || is_name(&text) {
+        return Ok(text);
+    }
+    Err(format!("{text:?} is no former name; write one like orders.create, or an automatic one like POST /orders"))
+}
+
+fn method(text: &str) -> Result<Method, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
+        return Err(format!("{text:?} is no method; write it in capitals: POST, PATCH, PUT, DELETE"));
+    }
+    Method::from_bytes(text.as_bytes()).map_err(|_| format!("{text:?} is no method; write for instance POST"))
+}
