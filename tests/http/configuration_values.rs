@@ -15,6 +15,8 @@ const WRONG: &[(&str, &str)] = &[
     ("log = \"xml\"", "write one of text, json"),
     ("log_level = \"samekey=loud\"", "log_level: "),
     ("profile = \"strict\"", "write one of default, ietf"),
+    ("public_prefix = \"api\"", "for instance /api/samekey"),
+    ("cors = [\"app.example\"]", "write for instance https://app.example"),
     ("key_header = \"no header\"", "write for instance Idempotency-Key"),
     ("clock_skew = \"soon\"", "write for instance 30s"),
     ("max_buffered = 256", "write for instance 256B, 256KiB or 256MiB"),

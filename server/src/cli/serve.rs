@@ -63,7 +63,13 @@ pub(crate) struct ServeArgs {
     public_prefix: Prefix,
 
     /// Origins whose scripts may send commands and read their answers, for instance https://app.example
-    #[arg(long, env = "SAMEKEY_CORS_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
+    #[arg(
+        id = "cors",
+        long = "cors-origins",
+        env = "SAMEKEY_CORS_ORIGINS",
+        value_name = "ORIGIN",
+        value_delimiter = ','
+    )]
     cors_origins: Vec<Origin>,
 
     /// How long a connection to the service may have been idle and still be used for a request with a key; must be

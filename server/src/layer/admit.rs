@@ -72,7 +72,7 @@ pub(crate) fn key_of(parts: &Parts, header: &HeaderName, policy: &Policy, is_sec
 }
 
 /// As people know it: a `HeaderName` is in lower case.
-fn spelled(header: &HeaderName) -> &str {
+pub(crate) fn spelled(header: &HeaderName) -> &str {
     if *header == names::KEY { "Idempotency-Key" } else { header.as_str() }
 }
 

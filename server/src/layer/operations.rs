@@ -86,9 +86,10 @@ type Routers = HashMap<Method, matchit::Router<Entry>>;
 
 struct Table {
     routers: Routers,
-    published: Vec<Published>,
     fallback: Automatic,
     names: Arc<BTreeSet<String>>,
+    /// In the order in which they were written down.
+    published: Vec<Published>,
 }
 
 #[derive(Clone)]
@@ -133,7 +134,6 @@ impl Table {
         let mut errors = Vec::new();
         let mut owners: HashMap<String, (usize, String)> = HashMap::new();
         let mut routers: Routers = HashMap::new();
-        let mut published = Vec::new();
         let mut entries: HashMap<usize, Entry> = HashMap::new();
         for (number, operation) in operations.iter().enumerate() {
             let name = operation.policy.operation.to_string();
@@ -153,6 +153,7 @@ impl Table {
                 }
             }
         }
+        let mut published = Vec::with_capacity(operations.len());
         for (number, operation) in operations.into_iter().enumerate() {
             let Operation { method, path, policy } = operation;
             if [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::CONNECT].contains(&method) {
@@ -181,7 +182,7 @@ impl Table {
                 policy: Arc::clone(&policy),
                 profile: Arc::clone(&profile),
                 method: Some(method),
-                path: Some(template.clone()),
+                path: Some(path),
                 automatic: false,
             });
             let entry = Entry { template: template.clone(), policy, profile };

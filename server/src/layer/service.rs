@@ -104,14 +104,14 @@ where
 
 /// A preflight that announces a covered request is answered here; every other one is the service's.
 fn preflight(shared: &Shared, parts: &Parts, origin: Option<&Origin>) -> Option<Response> {
-    let asked = shared.cors.asked(&parts.method, &parts.headers)?;
+    let asked = shared.cors.asked(&parts.method, &parts.headers, &shared.key_header)?;
     let mut announced = Request::new(()).into_parts().0;
     announced.method = asked.method;
     announced.uri = parts.uri.clone();
     announced.extensions = parts.extensions.clone();
     let route = shared.resolve.route(&announced);
     let covered = coverage(&announced.method, asked.keyed, &route) == Coverage::Covered;
-    covered.then(|| shared.cors.allow(origin, &parts.headers))
+    covered.then(|| shared.cors.allow(origin, &parts.headers, &shared.key_header))
 }
 
 /// A delivery on its way through actor, key, body, store and handler.

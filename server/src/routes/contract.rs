@@ -46,7 +46,7 @@ fn document(shared: &Shared) -> Value {
         "version": 1,
         "prefix": &*shared.prefix,
         "headers": {
-            "key": names::KEY.as_str(),
+            "key": shared.key_header.as_str(),
             "state": names::STATE.as_str(),
             "replayed": names::REPLAYED.as_str(),
             "actor": names::ACTOR.as_str(),

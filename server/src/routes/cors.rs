@@ -22,10 +22,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 /// What scripts may read beside the safelisted ones. `Date` tells them the server's clock.
 const EXPOSED: &str = "samekey-state, samekey-actor, idempotent-replayed, x-request-id, retry-after, location, link, \
      etag, date, www-authenticate";
-/// What they may send without being asked; further names are allowed as asked for, because an origin on the list is
+/// What they may send, with the key, without being asked; further names are allowed as asked for, because an origin on the list is
 /// trusted with the caller's credentials already.
-const ALLOWED: [&str; 6] =
-    ["idempotency-key", "samekey-actor", "prefer", "x-request-id", "content-type", "authorization"];
+const ALLOWED: [&str; 5] = ["samekey-actor", "prefer", "x-request-id", "content-type", "authorization"];
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 /// Ten minutes: a changed list takes effect while people look.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
@@ -99,24 +98,26 @@ impl Cors {
     }
 
     /// What a preflight asks for, where there is a list.
-    pub(crate) fn asked(&self, method: &Method, headers: &HeaderMap) -> Option<Asked> {
+    pub(crate) fn asked(&self, method: &Method, headers: &HeaderMap, key: &HeaderName) -> Option<Asked> {
         if self.origins.is_empty() || *method != Method::OPTIONS || !headers.contains_key(ORIGIN) {
             return None;
         }
         let method = Method::from_bytes(headers.get(ACCESS_CONTROL_REQUEST_METHOD)?.as_bytes()).ok()?;
-        Some(Asked { method, keyed: asked_headers(headers).any(|name| name == crate::names::KEY) })
+        Some(Asked { method, keyed: asked_headers(headers).any(|name| name == *key) })
     }
 
     /// The answer to a preflight. An origin that is not on the list gets one without permission.
-    pub(crate) fn allow(&self, origin: Option<&Origin>, asked: &HeaderMap) -> Response {
+    pub(crate) fn allow(&self, origin: Option<&Origin>, asked: &HeaderMap, key: &HeaderName) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         let headers = response.headers_mut();
         let vary = "origin, access-control-request-method, access-control-request-headers";
         headers.insert(VARY, HeaderValue::from_static(vary));
         if let Some(origin) = origin {
-            let further = asked_headers(asked).take(MAX_ASKED).filter(|name| !ALLOWED.contains(&name.as_str()));
-            let allowed = further.fold(ALLOWED.join(", "), |list, name| list + ", " + name.as_str());
+            let named = |name: &HeaderName| name == key || ALLOWED.contains(&name.as_str());
+            let further = asked_headers(asked).take(MAX_ASKED).filter(|name| !named(name));
+            let ours = format!("{key}, {}", ALLOWED.join(", "));
+            let allowed = further.fold(ours, |list, name| list + ", " + name.as_str());
             permit(origin, headers);
             headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
             headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, crate::names::value(&allowed));

@@ -65,8 +65,8 @@ async fn with_cors(
     next: Next,
 ) -> Response {
     let origin = shared.cors.origin(request.headers());
-    if shared.cors.asked(request.method(), request.headers()).is_some() {
-        return shared.cors.allow(origin.as_ref(), request.headers());
+    if shared.cors.asked(request.method(), request.headers(), &shared.key_header).is_some() {
+        return shared.cors.allow(origin.as_ref(), request.headers(), &shared.key_header);
     }
     let mut response = next.run(request).await;
     shared.cors.expose(origin.as_ref(), response.headers_mut());
@@ -124,7 +124,7 @@ impl Caller {
         // The stored answer is given as it was; nobody caches what a DELETE hears.
         if !headers.contains_key(names::REPLAYED) {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            headers.append(VARY, HeaderValue::from_static("Idempotency-Key, Authorization"));
+            headers.append(VARY, names::value(&format!("{}, Authorization", admit::spelled(&shared.key_header))));
         }
         if let Some(tag) = shared.actor.tag(actor, &shared.store) {
             headers.insert(names::ACTOR, tag);
