@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -9,6 +10,8 @@ use support::keys;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+
+use crate::Turn;
 
 const BODY_BYTES: usize = 300;
 
@@ -47,14 +50,14 @@ pub(crate) async fn run(to: SocketAddr, kind: Kind, connections: usize, span: Du
         // The first delivery runs; what is measured comes after it.
         Connection::open(to).await?.exchange(&request(Some(&same))).await?;
     }
-    let began = Instant::now();
+    let turn = Arc::new(Turn::begin());
     let mut clients = JoinSet::new();
     for _ in 0..connections {
-        let same = same.clone();
+        let (same, turn) = (same.clone(), Arc::clone(&turn));
         clients.spawn(async move {
             let mut connection = Connection::open(to).await?;
             let (mut took, mut other) = (Vec::new(), 0_usize);
-            while began.elapsed() < span {
+            while !turn.is_over(span) {
                 let request = match kind {
                     Kind::Plain => request(None),
                     Kind::New => request(Some(&keys::v7())),
@@ -74,7 +77,7 @@ pub(crate) async fn run(to: SocketAddr, kind: Kind, connections: usize, span: Du
         took.extend(its);
         other += others;
     }
-    crate::report(took, began.elapsed(), other);
+    turn.report(took, other);
     Ok(())
 }
 

@@ -17,6 +17,8 @@ use samekey_core::select::{Profile, Significant};
 use support::keys;
 use tokio::task::JoinSet;
 
+use crate::Turn;
+
 /// Keys that look-ups go to in turn.
 const KNOWN: usize = 1000;
 
@@ -29,8 +31,8 @@ pub(crate) fn rows(folder: &Path, span: Duration) -> Result<()> {
         "CREATE TABLE k (id INTEGER PRIMARY KEY, actor TEXT, op TEXT, idem_key TEXT, hash TEXT, state TEXT, \
          holder BLOB, lease INTEGER, status INTEGER, headers BLOB, body BLOB, UNIQUE (idem_key, op, actor))",
     )?;
-    let (began, mut took) = (Instant::now(), Vec::new());
-    while began.elapsed() < span {
+    let (turn, mut took) = (Turn::begin(), Vec::new());
+    while !turn.is_over(span) {
         let (key, asked) = (keys::v7(), Instant::now());
         conn.prepare_cached(
             "INSERT INTO k (actor, op, idem_key, hash, state, holder, lease) \
@@ -41,7 +43,7 @@ pub(crate) fn rows(folder: &Path, span: Duration) -> Result<()> {
             .execute((conn.last_insert_rowid(), &b"content-type: text/plain\r\n"[..], &b"done"[..]))?;
         took.push(micros(asked));
     }
-    crate::report(took, began.elapsed(), 0);
+    turn.report(took, 0);
     Ok(())
 }
 
@@ -49,13 +51,14 @@ pub(crate) fn rows(folder: &Path, span: Duration) -> Result<()> {
 #[tokio::main]
 pub(crate) async fn claims(folder: &Path, clients: usize, span: Duration) -> Result<()> {
     let store = Store::open(SqliteOptions::new(folder.join("claims.db"))).await?;
-    let (began, template) = (Instant::now(), template()?);
+    let (turn, template) = (Arc::new(Turn::begin()), template()?);
     let mut working = JoinSet::new();
     for client in 0..clients {
         let (store, template) = (store.clone(), Ask { actor: Actor::new(format!("u{client}")), ..template.clone() });
+        let turn = Arc::clone(&turn);
         working.spawn(async move {
             let mut took = Vec::new();
-            while began.elapsed() < span {
+            while !turn.is_over(span) {
                 let asked = Instant::now();
                 complete(&store, &Ask { key: keys::v7().parse()?, ..template.clone() }).await?;
                 took.push(micros(asked));
@@ -67,7 +70,7 @@ pub(crate) async fn claims(folder: &Path, clients: usize, span: Duration) -> Res
     while let Some(its) = working.join_next().await {
         took.extend(its??);
     }
-    crate::report(took, began.elapsed(), 0);
+    turn.report(took, 0);
     store.close().await;
     Ok(())
 }
@@ -87,13 +90,14 @@ pub(crate) async fn look_ups(folder: &Path, askers: usize, span: Duration) -> Re
     while let Some(filled) = filling.join_next().await {
         filled??;
     }
-    let (began, known) = (Instant::now(), Arc::new(known));
+    let (turn, known) = (Arc::new(Turn::begin()), Arc::new(known));
     let mut working = JoinSet::new();
     for asker in 0..askers {
         let (store, known) = (store.clone(), Arc::clone(&known));
+        let turn = Arc::clone(&turn);
         working.spawn(async move {
             let mut took = Vec::new();
-            while began.elapsed() < span {
+            while !turn.is_over(span) {
                 let asked = Instant::now();
                 let told = store.peek(&known[(took.len() + asker * 31) % known.len()]).await?;
                 if told.is_none_or(|told| told.say != Say::Replay) {
@@ -111,7 +115,7 @@ pub(crate) async fn look_ups(folder: &Path, askers: usize, span: Duration) -> Re
     while let Some(its) = working.join_next().await {
         took.extend(its??);
     }
-    crate::report(took, began.elapsed(), 0);
+    turn.report(took, 0);
     store.close().await;
     Ok(())
 }

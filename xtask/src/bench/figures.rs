@@ -14,8 +14,8 @@ pub struct Sample {
     rate: f64,
     p50_us: f64,
     p99_us: f64,
-    /// Processor time of the server for one request, where there is a server.
-    spent_us: Option<f64>,
+    /// Processor time for one: the server's, or that of whoever did it alone.
+    spent_us: f64,
 }
 
 impl Sample {
@@ -36,13 +36,18 @@ impl Sample {
         if figure("other")? > 0.0 {
             bail!("`{}`: {} answers were not the expected one", spelled(&command), figure("other")?);
         }
-        Ok(Self { rate: figure("rate")?, p50_us: figure("p50_us")?, p99_us: figure("p99_us")?, spent_us: None })
+        Ok(Self {
+            rate: figure("rate")?,
+            p50_us: figure("p50_us")?,
+            p99_us: figure("p99_us")?,
+            spent_us: figure("own_us")?,
+        })
     }
 
     /// With what the server used meanwhile.
     pub fn spent(self, processor_seconds: f64, seconds: f64) -> Self {
         let requests = (self.rate * seconds).max(1.0);
-        Self { spent_us: Some(processor_seconds * 1e6 / requests), ..self }
+        Self { spent_us: processor_seconds * 1e6 / requests, ..self }
     }
 }
 
@@ -55,7 +60,7 @@ pub struct Figures {
     pub spread: (f64, f64),
     pub p50_us: f64,
     pub p99_us: f64,
-    pub spent_us: Option<f64>,
+    pub spent_us: f64,
 }
 
 impl Figures {
@@ -69,7 +74,7 @@ impl Figures {
             ratio: median(ratios),
             p50_us: of(|sample| sample.p50_us),
             p99_us: of(|sample| sample.p99_us),
-            spent_us: samples[0].spent_us.map(|_| of(|sample| sample.spent_us.unwrap_or_default())),
+            spent_us: of(|sample| sample.spent_us),
         }
     }
 }
@@ -85,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_its_round() {
-        let turn = |rate| Sample { rate, p50_us: 1.0, p99_us: 2.0, spent_us: None };
+        let turn = |rate| Sample { rate, p50_us: 1.0, p99_us: 2.0, spent_us: 3.0 };
         // Whoever else uses the machine slows both turns of a round.
         let (base, one) = ([100.0, 10.0, 50.0].map(turn), [50.0, 5.0, 20.0].map(turn));
         let figures = Figures::of(&one, &base);

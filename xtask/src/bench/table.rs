@@ -10,14 +10,14 @@ pub fn print<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>
     );
     for (name, figures) in rows {
         let (least, most) = figures.spread;
-        let spent = figures.spent_us.map_or_else(|| "-".to_owned(), |micros| format!("{micros:.0}"));
         println!(
-            "{name:<34} {:>7.2} {:>13} {:>9.0} {:>9.2} {:>9.2} {spent:>12}",
+            "{name:<34} {:>7.2} {:>13} {:>9.0} {:>9.2} {:>9.2} {:>12.1}",
             figures.ratio,
             format!("{least:.2}-{most:.2}"),
             figures.rate,
             figures.p50_us / 1000.0,
             figures.p99_us / 1000.0,
+            figures.spent_us,
         );
     }
 }

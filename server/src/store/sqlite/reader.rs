@@ -124,7 +124,12 @@ impl Readers {
 fn snapshot<T>(conn: &Connection, read: impl FnOnce(&Connection) -> Result<T, Trouble>) -> Result<T, Trouble> {
     conn.prepare_cached("BEGIN")?.execute([])?;
     let result = read(conn);
-    conn.prepare_cached("COMMIT")?.execute([])?;
+    // After some errors SQLite has ended it already; what the read met comes first.
+    if !conn.is_autocommit()
+        && let Err(error) = conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]))
+    {
+        return result.and(Err(error.into()));
+    }
     result
 }
 
