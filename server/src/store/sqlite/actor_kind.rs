@@ -18,7 +18,7 @@ impl Sqlite {
         remember: Duration,
         accept_change: bool,
     ) -> Result<Option<String>, StoreError> {
-        let (path, busy) = (self.readers.path.clone(), self.readers.busy_timeout);
+        let (path, busy) = (self.readers.path.clone(), self.readers.patience);
         let (place, now) = (self.shared.place.clone(), self.shared.clock.now());
         let kept = tokio::task::spawn_blocking(move || keep(&path, busy, &kind, now - remember, accept_change)).await;
         kept.map_err(|_| StoreError::Closed)?.map_err(|error| StoreError::sqlite(&place, error))
