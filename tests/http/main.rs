@@ -1,11 +1,15 @@
 //! The HTTP contract, through the real binary and real sockets. Written from the contract, not from the code.
 
 mod actors;
+mod bulk;
 mod classes;
 mod coverage;
 mod crash;
+mod expect;
 mod fixture;
+mod forwarded;
 mod forwarding;
+mod h2;
 mod hang_up;
 mod hostile;
 mod keys;
@@ -15,11 +19,16 @@ mod mismatch;
 mod privacy;
 mod replay;
 mod shutdown;
+mod slow;
+mod smuggling;
 mod start;
 mod store_faults;
 mod stored_headers;
 mod streaming;
 mod timeouts;
+mod tls;
+mod trailers;
 mod two_servers;
 mod upstream_faults;
 mod waiting;
+mod websocket;

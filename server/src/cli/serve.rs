@@ -30,6 +30,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "SAMEKEY_UPSTREAM", value_name = "URL")]
     upstream: Uri,
 
+    /// Certificates in PEM form that a https upstream is checked against, in place of the system's
+    #[arg(long, env = "SAMEKEY_UPSTREAM_CA", value_name = "FILE")]
+    upstream_ca: Option<PathBuf>,
+
     /// Where clients connect
     #[arg(long, env = "SAMEKEY_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
@@ -50,7 +54,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "SAMEKEY_ACTOR", value_name = "KIND", default_value = "credentials")]
     actor: ActorKind,
 
-    /// Addresses and networks that may send the actor header, for instance 10.0.0.0/8,::1 [default: loopback]
+    /// Addresses and networks whose actor header and Forwarded are believed, for instance 10.0.0.0/8,::1 [default: loopback]
     #[arg(long, env = "SAMEKEY_TRUSTED_PROXIES", value_name = "NETWORK", value_delimiter = ',', value_parser = network)]
     trusted_proxies: Vec<IpNet>,
 
@@ -183,6 +187,8 @@ impl Server {
         }
         let forward = Forward::new(ForwardConfig {
             upstream: args.upstream.clone(),
+            upstream_ca: args.upstream_ca.clone(),
+            trusted: trusted(&args.trusted_proxies),
             upstream_idle: args.upstream_idle,
             connect_timeout: args.connect_timeout,
         })
@@ -240,16 +246,22 @@ impl Server {
         ready(&self)?;
         let phase = Phase::default();
         let admin = tokio::spawn(admin::serve(self.admin, self.store.clone(), phase.clone()));
+        let tunnels = self.forward.tunnels();
         let service = tower::Layer::layer(&self.layer, self.forward);
         let connections = listen::serve(self.public, service, signal).await;
         phase.drain();
         tracing::info!(event = "draining", "no new connections; what runs comes to its end");
-        let drained = tokio::time::timeout(self.drain, async {
+        let until = tokio::time::Instant::now() + self.drain;
+        let drained = tokio::time::timeout_at(until, async {
             connections.shutdown().await;
             self.layer.drain(self.drain).await;
         })
         .await
         .is_ok();
+        // A tunnel has no end of its own and no outcome to lose: closing it is no failure.
+        if tokio::time::timeout_at(until, tunnels.ended()).await.is_err() {
+            tracing::info!(event = "tunnels_closed", left = tunnels.close().await, "the drain is over");
+        }
         if !drained {
             tracing::warn!(event = "drain_timeout", "requests still run: their outcomes become uncertain");
         }

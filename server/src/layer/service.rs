@@ -23,7 +23,7 @@ use tower::{Service, ServiceExt};
 use super::capture::{Captured, capture};
 use super::limits::Reserved;
 use super::route::{Coverage, Route, coverage};
-use super::run::{Heard, Start, run, spawn};
+use super::run::{Heard, Start, run, spawn, with_trailers};
 use super::{Failure, Running, Shared, admit, answer, record};
 use crate::names;
 use crate::problem::Problem;
@@ -136,14 +136,15 @@ impl Covered<'_> {
         seen.actor(&actor);
         let key = admit::key(&parts, &policy, &actor)?;
         seen.key(&key);
-        let (body, reserved) = admit::body(&parts, body, &policy, &self.shared.budget).await?;
+        let admit::Read { bytes, trailers, reserved } = admit::body(&parts, body, &policy, &self.shared.budget).await?;
         let params = admit::path_params(&mut parts).await;
         let patience = admit::patience(&parts, &policy);
         let mut profile = Arc::clone(&self.route.profile);
         let mut handler = Handler {
             inner,
             parts,
-            body,
+            body: bytes,
+            trailers,
             reserved,
             shared: Arc::clone(self.shared),
             policy: Arc::clone(&policy),
@@ -301,6 +302,7 @@ struct Handler<S> {
     inner: S,
     parts: Parts,
     body: Bytes,
+    trailers: Option<http::HeaderMap>,
     reserved: Reserved,
     shared: Arc<Shared>,
     policy: Arc<samekey_core::Policy>,
@@ -317,7 +319,11 @@ where
     fn start(mut self, running: Running, drop_at: Instant) -> (oneshot::Receiver<Captured>, JoinHandle<()>) {
         self.parts.headers.insert(names::REQUEST_ID, self.request_id);
         running.tell(&mut self.parts);
-        let request = Request::from_parts(self.parts, Body::from(self.body));
+        if self.trailers.is_some() {
+            // A length leaves no place for them.
+            self.parts.headers.remove(http::header::CONTENT_LENGTH);
+        }
+        let request = Request::from_parts(self.parts, with_trailers(self.body, self.trailers));
         let (sender, receiver) = oneshot::channel();
         let handler = spawn(&self.shared.tracker, async move {
             let response = match self.inner.oneshot(request).await {

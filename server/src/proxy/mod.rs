@@ -2,8 +2,14 @@
 //! rules, whether the handler is a function in this process or a server behind a socket.
 
 pub(crate) mod admin;
+mod arriving;
+mod connect;
 pub(crate) mod forward;
+mod forwarded;
+mod guard;
 mod hop;
 pub(crate) mod listen;
 mod outgoing;
+mod socket;
+mod trailers;
 mod tunnel;
