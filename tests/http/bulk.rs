@@ -25,14 +25,21 @@ async fn warehouse() -> SocketAddr {
                 }
                 let block = vec![b'x'; 64 << 10];
                 if head.starts_with(b"GET") {
-                    stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n").as_bytes()).await?;
+                    stream
+                        .write_all(
+                            format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {SIZE}\r\n\r\n")
+                                .as_bytes(),
+                        )
+                        .await?;
                     for _ in 0..SIZE / block.len() {
                         stream.write_all(&block).await?;
                     }
                 } else {
                     let read = tokio::io::copy(&mut (&mut stream).take(SIZE as u64), &mut tokio::io::sink()).await?;
                     assert_eq!(read, SIZE as u64);
-                    stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok").await?;
+                    stream
+                        .write_all(b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+                        .await?;
                 }
                 // The other end closes.
                 stream.read_u8().await.map(drop).or(Ok::<(), std::io::Error>(()))

@@ -83,6 +83,7 @@ async fn a_drain_ends_with_the_last_tunnel() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     socket.close(None).await.expect("a farewell");
     while let Some(Ok(_)) = patiently("the end", socket.next()).await {}
+    drop(socket);
     assert!(within(Duration::from_secs(10), "leaving before --drain", samekey.exited()).await.success());
 }
 

@@ -319,10 +319,9 @@ where
     fn start(mut self, running: Running, drop_at: Instant) -> (oneshot::Receiver<Captured>, JoinHandle<()>) {
         self.parts.headers.insert(names::REQUEST_ID, self.request_id);
         running.tell(&mut self.parts);
-        if self.trailers.is_some() {
-            // A length leaves no place for them.
-            self.parts.headers.remove(http::header::CONTENT_LENGTH);
-        }
+        // A length leaves no place for trailers; an announcement without them is none.
+        let gone = if self.trailers.is_some() { http::header::CONTENT_LENGTH } else { http::header::TRAILER };
+        self.parts.headers.remove(gone);
         let request = Request::from_parts(self.parts, with_trailers(self.body, self.trailers));
         let (sender, receiver) = oneshot::channel();
         let handler = spawn(&self.shared.tracker, async move {

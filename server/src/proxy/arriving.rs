@@ -95,6 +95,8 @@ pub(super) fn bad(why: &str) -> Response {
     let mut response = Response::new(format!("{why}\n").into());
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    // Whoever sends such a request may mean something else by what follows it, too.
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

@@ -29,9 +29,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, TE, TRAILER};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, TE, TRAILER};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http_body::Body as _;
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
@@ -178,6 +179,10 @@ impl Forward {
             parts.headers.insert(HOST, host);
         }
         let trailers = trailers::are_wanted(&parts.headers);
+        // HTTP/2 has trailers beside a length, HTTP/1.1 in their place only.
+        let h2 = parts.version == Version::HTTP_2 && !body.is_end_stream();
+        let announced = parts.headers.contains_key(TRAILER) && (h2 || body.size_hint().exact().is_none());
+        parts.headers.remove(if announced { CONTENT_LENGTH } else { TRAILER });
         hop::strip_request(&mut parts.headers);
         forwarded::tell(&mut parts, &self.trusted);
         if trailers {
@@ -186,7 +191,7 @@ impl Forward {
             parts.headers.insert(CONNECTION, HeaderValue::from_static("te"));
         }
 
-        let mut outgoing = Request::new(Body::new(Trailed::new(body, true)));
+        let mut outgoing = Request::new(Body::new(Trailed::new(body, announced)));
         *outgoing.method_mut() = parts.method;
         *outgoing.uri_mut() = uri;
         *outgoing.version_mut() = Version::HTTP_11;

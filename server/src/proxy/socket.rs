@@ -74,6 +74,7 @@ impl Socket {
         let mut ahead = std::mem::take(&mut socket.ahead);
         let kept = socket.inspect(&mut ahead);
         ahead.truncate(kept);
+        ahead.append(&mut socket.ahead);
         socket.ahead = ahead;
         Ok((spoken, socket))
     }
@@ -95,6 +96,8 @@ impl Socket {
                 tracing::debug!(event = "request_refused", "a request whose framing has two meanings");
                 self.poisoned = true;
                 bytes[fine] = 0;
+                // hyper reads a head only once it looks complete.
+                self.ahead = b"\r\n\r\n".to_vec();
                 fine + 1
             }
         }

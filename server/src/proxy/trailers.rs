@@ -54,7 +54,8 @@ impl<B: Body<Data = Bytes>> Body for Trailed<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        // With a length HTTP/1.1 has no place for trailers.
+        if self.pass { SizeHint::new() } else { self.body.size_hint() }
     }
 }
 
