@@ -114,6 +114,9 @@ codes! {
     /// The body ends early or breaks its framing.
     BodyInvalid = "body_invalid", 400, Some(Word::Refused), FixRequest, false,
         "The request's body could not be read.";
+    /// The body came too slowly. Nothing ran.
+    BodyTimeout = "body_timeout", 408, Some(Word::None), RetrySameKey, true,
+        "The request's body came too slowly.";
     /// Nothing happened a moment ago; not yet again.
     OperationReleased = "operation_released", 409, Some(Word::Released), RetrySameKey, true,
         "The command did not run; send the same key again later.";
@@ -201,7 +204,7 @@ mod tests {
             let row = code.row();
             match row.status {
                 400 | 413 => assert_eq!(row.word, Some(Word::Refused), "{}", row.name),
-                401 | 429 => assert_eq!(row.word, Some(Word::None), "{}", row.name),
+                401 | 408 | 429 => assert_eq!(row.word, Some(Word::None), "{}", row.name),
                 503 => assert_eq!(row.word, Some(Word::Unknown), "{}", row.name),
                 _ => {}
             }

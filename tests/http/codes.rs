@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use samekey_core::problem::{Code, Next};
+use support::patience::within;
 use support::{Answer, Connection, Gate, Receipt, Reply, Request, Serve, Server, Upstream, keys};
 
 /// Codes of the claim API, which does not exist yet.
@@ -96,6 +97,13 @@ async fn make(code: Code) -> Option<Made> {
             client.send(b"no chunk\r\n").await;
             let answer = client.answer().await;
             Made { answer, receipt: "refused", samekey, _upstream: kitchen.upstream }
+        }
+        Code::BodyTimeout => {
+            let samekey = kitchen.serve.start().await;
+            let mut client = Connection::open(samekey.addr).await;
+            client.send(&Request::post("/orders").key("k").body("text/plain", [b'x'; 9]).head_bytes()).await;
+            let answer = within(Duration::from_secs(40), "the end of patience", client.answer()).await;
+            Made { answer, receipt: "none", samekey, _upstream: kitchen.upstream }
         }
         Code::OperationReleased => {
             let later = Reply::json(429, "{}").header("Retry-After", "60");

@@ -6,6 +6,8 @@
 pub mod answer;
 pub mod binary;
 pub mod build;
+pub mod curl;
+pub mod h2;
 pub mod keys;
 pub mod logs;
 pub mod patience;
@@ -13,6 +15,7 @@ pub mod raw;
 pub mod receipt;
 pub mod relay;
 pub mod request;
+pub mod tls;
 pub mod upstream;
 pub mod wire;
 

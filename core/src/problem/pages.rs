@@ -57,6 +57,11 @@ impl Code {
                 "Send the whole request again with the same key.",
                 "If this is frequent, look at what stands between clients and this server.",
             ),
+            Self::BodyTimeout => (
+                "The request's body stood still, or came more slowly than a body may that holds the server's memory. Nothing was run.",
+                "Send the whole request again with the same key, over a better connection or with a smaller body.",
+                "If this is frequent, look at what stands between clients and this server.",
+            ),
             Self::OperationReleased => (
                 "An earlier delivery did nothing, and the service asked for a pause that is not over yet.",
                 "Send the same request with the same key again after Retry-After.",

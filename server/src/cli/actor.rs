@@ -27,7 +27,7 @@ pub(crate) struct ActorArgs {
     #[arg(long, env = "SAMEKEY_ACTOR", value_name = "KIND", default_value = "credentials")]
     pub(crate) actor: ActorKind,
 
-    /// Addresses and networks that may send the actor header, for instance 10.0.0.0/8,::1 [default: loopback]
+    /// Addresses and networks whose actor header and Forwarded are believed, for instance 10.0.0.0/8,::1 [default: loopback]
     #[arg(long, env = "SAMEKEY_TRUSTED_PROXIES", value_name = "NETWORK", value_delimiter = ',', value_parser = network)]
     pub(crate) trusted_proxies: Vec<IpNet>,
 
@@ -198,7 +198,8 @@ impl ActorArgs {
         Ok(Jwt::new(claim.clone(), keys, &self.jwt_audience, &self.jwt_issuer))
     }
 
-    fn trusted(&self) -> Trusted {
+    /// Whose word counts on who asks and where a request came from.
+    pub(crate) fn trusted(&self) -> Trusted {
         match &self.trusted_proxies[..] {
             [] => Trusted::Loopback,
             networks => Trusted::Networks(networks.to_vec()),

@@ -41,6 +41,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "SAMEKEY_ACCEPT_UNNAMED_RECORDS")]
     pub(super) accept_unnamed_records: bool,
 
+    /// Certificates in PEM form that a https upstream is checked against, in place of the system's
+    #[arg(long, env = "SAMEKEY_UPSTREAM_CA", value_name = "FILE")]
+    upstream_ca: Option<PathBuf>,
+
     /// Where clients connect
     #[arg(long, env = "SAMEKEY_LISTEN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
@@ -188,6 +192,8 @@ impl Server {
         }
         let forward = Forward::new(ForwardConfig {
             upstream: upstream.clone(),
+            upstream_ca: args.upstream_ca.clone(),
+            trusted: args.actor.trusted(),
             upstream_idle: args.upstream_idle,
             connect_timeout: args.connect_timeout,
         })
@@ -262,16 +268,22 @@ impl Server {
         ready(&self)?;
         let phase = Phase::default();
         let admin = tokio::spawn(admin::serve(self.admin, self.store.clone(), phase.clone()));
+        let tunnels = self.forward.tunnels();
         let service = self.layer.front(tower::Layer::layer(&self.layer, self.forward));
         let connections = listen::serve(self.public, service, signal).await;
         phase.drain();
         tracing::info!(event = "draining", "no new connections; what runs comes to its end");
-        let drained = tokio::time::timeout(self.drain, async {
+        let until = tokio::time::Instant::now() + self.drain;
+        let drained = tokio::time::timeout_at(until, async {
             connections.shutdown().await;
             self.layer.drain(self.drain).await;
         })
         .await
         .is_ok();
+        // A tunnel has no end of its own and no outcome to lose: closing it is no failure.
+        if tokio::time::timeout_at(until, tunnels.ended()).await.is_err() {
+            tracing::info!(event = "tunnels_closed", left = tunnels.close().await, "the drain is over");
+        }
         if !drained {
             tracing::warn!(event = "drain_timeout", "requests still run: their outcomes become uncertain");
         }

@@ -4,7 +4,7 @@
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::HeaderName;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use http::request::Parts;
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -13,6 +13,7 @@ use samekey_core::problem::Code;
 use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy};
 use std::time::Duration;
+use tokio::time::{Instant, timeout};
 
 use super::Shared;
 use super::limits::{Budget, Reserved};
@@ -76,13 +77,22 @@ pub(crate) fn spelled(header: &HeaderName) -> &str {
     if *header == names::KEY { "Idempotency-Key" } else { header.as_str() }
 }
 
-/// Reads the body whole, within the operation's and the server's limits.
-pub(crate) async fn body(
-    parts: &Parts,
-    mut body: Body,
-    policy: &Policy,
-    budget: &Budget,
-) -> Result<(Bytes, Reserved), Problem> {
+/// How long a body may stand still, and how long it has before [`LEAST_BYTES_PER_SECOND`] counts.
+const BODY_PATIENCE: Duration = Duration::from_secs(20);
+/// A body that comes more slowly holds its share of the budget for longer than it is worth. GPRS is twice as fast;
+/// 8 MiB take at most 35 minutes.
+const LEAST_BYTES_PER_SECOND: u32 = 4 << 10;
+
+/// A body that was read whole.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) bytes: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
+    pub(crate) reserved: Reserved,
+}
+
+/// Reads the body whole, within the operation's and the server's limits, and no more slowly than it must come.
+pub(crate) async fn body(parts: &Parts, mut body: Body, policy: &Policy, budget: &Budget) -> Result<Read, Problem> {
     let too_large = || {
         let limit = policy.max_body_bytes;
         Problem::new(Code::PayloadTooLarge, format!("The body may have at most {limit} bytes."))
@@ -97,11 +107,25 @@ pub(crate) async fn body(
     let mut first: Option<Bytes> = None;
     let mut more = BytesMut::new();
     let mut length = 0;
-    while let Some(frame) = body.frame().await {
+    let mut trailers = None;
+    let begun = Instant::now();
+    loop {
+        let left = patience_left(begun.elapsed(), length);
+        let Ok(frame) = timeout(left, body.frame()).await else {
+            let why = "The request's body came too slowly. Nothing was run; send the same request again.";
+            return Err(Problem::new(Code::BodyTimeout, why));
+        };
+        let Some(frame) = frame else { break };
         // The framing broke or the client went away: nothing was claimed, and nobody may be left to hear it.
         let frame = frame
             .map_err(|_| Problem::new(Code::BodyInvalid, "The request's body ended early or broke its framing."))?;
-        let Ok(data) = frame.into_data() else { continue };
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                trailers = frame.into_trailers().ok();
+                continue;
+            }
+        };
         length += data.len();
         if length > policy.max_body_bytes {
             return Err(too_large());
@@ -121,7 +145,13 @@ pub(crate) async fn body(
             }
         }
     }
-    Ok((first.unwrap_or_else(|| more.freeze()), reserved))
+    Ok(Read { bytes: first.unwrap_or_else(|| more.freeze()), trailers, reserved })
+}
+
+/// How long the next piece of a body may take, after so long and so many bytes.
+fn patience_left(elapsed: Duration, length: usize) -> Duration {
+    let earned = Duration::from_secs(length as u64) / LEAST_BYTES_PER_SECOND;
+    (BODY_PATIENCE + earned).saturating_sub(elapsed).min(BODY_PATIENCE)
 }
 
 /// The fingerprint of a request under a profile.
@@ -224,10 +254,10 @@ mod tests {
         let chunks = |chunks: &'static [&'static str]| {
             Body::from_stream(futures_util::stream::iter(chunks.iter().map(|chunk| Ok::<_, std::io::Error>(*chunk))))
         };
-        let (read, _) = body(&parts, chunks(&["ab", "", "cd", "efgh"]), &policy, &budget).await.unwrap();
-        assert_eq!(read, "abcdefgh");
-        let (read, _) = body(&parts, Body::empty(), &policy, &budget).await.unwrap();
-        assert_eq!(read, "");
+        let read = body(&parts, chunks(&["ab", "", "cd", "efgh"]), &policy, &budget).await.unwrap();
+        assert_eq!(read.bytes, "abcdefgh");
+        let read = body(&parts, Body::empty(), &policy, &budget).await.unwrap();
+        assert_eq!(read.bytes, "");
         let refused = body(&parts, chunks(&["abcdefg", "hi"]), &policy, &budget).await.unwrap_err();
         assert_eq!(refused.code, Code::PayloadTooLarge);
         let refused = body(&parts, chunks(&["a"]), &policy, &Budget::new(0)).await.unwrap_err();
@@ -235,5 +265,18 @@ mod tests {
         let announced = Request::post("/").header("content-length", "9").body(()).unwrap().into_parts().0;
         let refused = body(&announced, Body::empty(), &policy, &budget).await.unwrap_err();
         assert_eq!(refused.code, Code::PayloadTooLarge);
+    }
+
+    #[test]
+    fn a_body_must_move_on() {
+        let left = |elapsed_s, length| patience_left(Duration::from_secs(elapsed_s), length).as_secs();
+        assert_eq!([left(0, 0), left(15, 1), left(20, 1), left(99, 1)], [20, 5, 0, 0], "one byte buys nothing");
+        assert_eq!(left(0, 8 << 20), 20, "much at once, and then it stands still");
+        assert_eq!(
+            [left(30, 80 << 10), left(36, 80 << 10), left(41, 80 << 10)],
+            [10, 4, 0],
+            "20 s and 20 s for 80 KiB"
+        );
+        assert_eq!(left(2000, 8 << 20), 20, "slow, and fast enough");
     }
 }

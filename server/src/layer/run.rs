@@ -9,9 +9,11 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use http::header::TRAILER;
 use http::response::Parts;
 use http::{HeaderMap, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use samekey_core::answer::{Head, Meaning, meaning, panicked, said};
 use samekey_core::claim::{Event, Fence, Finish, Reason, Record, Say, State, Terminal};
 use samekey_core::problem::Code;
@@ -176,7 +178,10 @@ impl Attempt {
                     .await;
             }
             Captured::Failed(Failure::NotSent { detail }) => return self.conclude_not_sent(detail, until).await,
-            Captured::Whole(parts, bytes, trailers) => {
+            Captured::Whole(mut parts, bytes, trailers) => {
+                if let Some(trailers) = &trailers {
+                    announce(trailers, &mut parts.headers);
+                }
                 let body = with_trailers(bytes.clone(), trailers);
                 (parts, Some(bytes), body)
             }
@@ -377,10 +382,22 @@ impl Attempt {
     }
 }
 
-fn with_trailers(bytes: Bytes, trailers: Option<HeaderMap>) -> Body {
+/// HTTP/1.1 sends what was announced.
+fn announce(trailers: &HeaderMap, headers: &mut HeaderMap) {
+    headers.remove(TRAILER);
+    for name in trailers.keys() {
+        headers.append(TRAILER, name.clone().into());
+    }
+}
+
+/// Without a length where trailers follow, or HTTP/1.1 would have no place for them.
+pub(crate) fn with_trailers(bytes: Bytes, trailers: Option<HeaderMap>) -> Body {
     match trailers {
         None => Body::from(bytes),
-        Some(trailers) => Body::new(Full::new(bytes).with_trailers(std::future::ready(Some(Ok(trailers))))),
+        Some(trailers) => {
+            let frames = [Frame::data(bytes), Frame::trailers(trailers)].map(Ok::<_, std::convert::Infallible>);
+            Body::new(StreamBody::new(futures_util::stream::iter(frames)))
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use super::capture::{Captured, capture};
 use super::limits::Reserved;
 use super::params::Params;
 use super::route::{Coverage, Route, coverage};
-use super::run::{Heard, Start, run, spawn};
+use super::run::{Heard, Start, run, spawn, with_trailers};
 use super::{Failure, Running, Shared, admit, answer, record};
 use crate::names;
 use crate::problem::Problem;
@@ -162,7 +162,7 @@ impl Covered<'_> {
         admit::expected(self.shared, &actor, &self.expected_actor)?;
         let key = admit::key(self.shared, &parts, &policy, &actor)?;
         seen.key(&key);
-        let (body, reserved) = admit::body(&parts, body, &policy, &self.shared.budget).await?;
+        let admit::Read { bytes, trailers, reserved } = admit::body(&parts, body, &policy, &self.shared.budget).await?;
         let params = match self.route.params.clone() {
             Some(params) => params,
             None => Params::of_axum(&mut parts).await,
@@ -172,7 +172,8 @@ impl Covered<'_> {
         let mut handler = Handler {
             inner,
             parts,
-            body,
+            body: bytes,
+            trailers,
             reserved,
             shared: Arc::clone(self.shared),
             policy: Arc::clone(&policy),
@@ -314,6 +315,7 @@ struct Handler<S> {
     inner: S,
     parts: Parts,
     body: Bytes,
+    trailers: Option<http::HeaderMap>,
     reserved: Reserved,
     shared: Arc<Shared>,
     policy: Arc<samekey_core::Policy>,
@@ -330,7 +332,10 @@ where
     fn start(mut self, running: Running, drop_at: Instant) -> (oneshot::Receiver<Captured>, JoinHandle<()>) {
         self.parts.headers.insert(names::REQUEST_ID, self.request_id);
         running.tell(&mut self.parts);
-        let request = Request::from_parts(self.parts, Body::from(self.body));
+        // A length leaves no place for trailers; an announcement without them is none.
+        let gone = if self.trailers.is_some() { http::header::CONTENT_LENGTH } else { http::header::TRAILER };
+        self.parts.headers.remove(gone);
+        let request = Request::from_parts(self.parts, with_trailers(self.body, self.trailers));
         let (sender, receiver) = oneshot::channel();
         let handler = spawn(&self.shared.tracker, async move {
             let response = match self.inner.oneshot(request).await {

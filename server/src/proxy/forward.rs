@@ -4,8 +4,8 @@
 //! on texts of errors:
 //!
 //! * An error that arose **before a connection was chosen** (name not found, refused, connect
-//!   timeout, a new connection that closed before it was ready) carries no connection. Nothing
-//!   was sent.
+//!   timeout, a failed TLS handshake, a new connection that closed before it was ready) carries no
+//!   connection. Nothing was sent.
 //! * hyper calls an error **canceled** only where it hands the request back unserialised: the
 //!   connection closed while the request still waited for its turn. Nothing was sent.
 //! * **Everything else** (reset, end of file, an answer that does not parse) arose after
@@ -23,21 +23,24 @@ use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use http::header::{CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, TE, TRAILER};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
-use hyper_util::client::legacy::connect::HttpConnector;
+use http_body::Body as _;
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::hop;
-use super::tunnel::Asked;
-use crate::layer::Failure;
+use super::connect::{Connector, TlsError};
+use super::trailers::{self, Trailed};
+use super::tunnel::{Asked, Tunnels};
+use super::{forwarded, hop};
+use crate::layer::{Failure, Trusted};
 use crate::names;
 
 #[cfg(test)]
@@ -46,9 +49,13 @@ mod tests;
 /// Where requests go, and how long connections live.
 #[derive(Clone, Debug)]
 pub(crate) struct ForwardConfig {
-    /// `http://host:port`, perhaps with a path under which everything is forwarded.
+    /// `http://host:port` or `https://host`, perhaps with a path under which everything is forwarded.
     pub(crate) upstream: Uri,
-    /// How long opening a connection may take before the request counts as not sent.
+    /// Certificates, in a file, that are trusted in place of the system's.
+    pub(crate) upstream_ca: Option<PathBuf>,
+    /// Whose word on where a request came from is passed on.
+    pub(crate) trusted: Trusted,
+    /// How long opening a connection, with its TLS handshake, may take before the request counts as not sent.
     pub(crate) connect_timeout: Duration,
     /// A request under a claim goes out on a connection that idled for less than this. Shorter
     /// than the idle limits of common servers (gunicorn 2 s, Node and uvicorn 5 s).
@@ -58,8 +65,8 @@ pub(crate) struct ForwardConfig {
 /// Why an upstream cannot be forwarded to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UpstreamError {
-    /// No scheme or one other than `http`.
-    #[error("the upstream must start with http://, as in http://127.0.0.1:3000")]
+    /// No scheme or one other than `http` and `https`.
+    #[error("the upstream must start with http:// or https://, as in http://127.0.0.1:3000")]
     Scheme,
     /// No host.
     #[error("the upstream names no host; write it like http://127.0.0.1:3000")]
@@ -70,14 +77,19 @@ pub(crate) enum UpstreamError {
     /// A query would have to be merged with that of each request.
     #[error("the upstream may have a path, but no query")]
     Query,
+    /// A private authority beside an address without TLS: somebody means to be safer than they are.
+    #[error("--upstream-ca is of no use with an upstream that starts with http://; should it be https://?")]
+    CaWithoutTls,
+    /// No certificates to trust.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
-/// Host and port, and the path without its last slash.
-fn place(upstream: Uri) -> Result<(Authority, String), UpstreamError> {
+/// Scheme, host and port, and the path without its last slash.
+fn place(upstream: Uri) -> Result<(Scheme, Authority, String), UpstreamError> {
     let parts = upstream.into_parts();
-    if parts.scheme != Some(Scheme::HTTP) {
-        return Err(UpstreamError::Scheme);
-    }
+    let known = |scheme: &Scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme);
+    let scheme = parts.scheme.filter(known).ok_or(UpstreamError::Scheme)?;
     let authority = parts.authority.ok_or(UpstreamError::NoHost)?;
     if authority.host().is_empty() {
         return Err(UpstreamError::NoHost);
@@ -89,7 +101,7 @@ fn place(upstream: Uri) -> Result<(Authority, String), UpstreamError> {
     if path.query().is_some() {
         return Err(UpstreamError::Query);
     }
-    Ok((authority, path.path().trim_end_matches('/').to_owned()))
+    Ok((scheme, authority, path.path().trim_end_matches('/').to_owned()))
 }
 
 /// What is answered here to a request that cannot be forwarded at all.
@@ -103,34 +115,34 @@ const UNCOVERED_IDLE: Duration = Duration::from_secs(4);
 /// descriptor.
 const MAX_IDLE: usize = 256;
 
-/// Finds an upstream that vanished without a word under a long answer.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
-
 /// The service that forwards each request to the upstream.
 ///
 /// It never fails: what went wrong is a `502` that carries a [`Failure`] as extension.
 #[derive(Clone, Debug)]
 pub(crate) struct Forward {
+    scheme: Scheme,
     authority: Authority,
     /// The upstream's path without its last slash.
     base: String,
-    covered: Client<HttpConnector, Body>,
-    uncovered: Client<HttpConnector, Body>,
+    trusted: Trusted,
+    covered: Client<Connector, Body>,
+    uncovered: Client<Connector, Body>,
+    tunnels: Tunnels,
 }
 
 impl Forward {
     /// Prepares the connections; opens none.
     ///
     /// # Errors
-    /// If the upstream is not a plain `http` URL.
+    /// If the upstream is not a plain URL, or its certificate could never be checked.
     pub(crate) fn new(config: ForwardConfig) -> Result<Self, UpstreamError> {
-        let ForwardConfig { upstream, connect_timeout, upstream_idle } = config;
-        let (authority, base) = place(upstream)?;
-
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(connect_timeout));
-        connector.set_nodelay(true);
-        connector.set_keepalive(Some(TCP_KEEPALIVE));
+        let ForwardConfig { upstream, upstream_ca, trusted, connect_timeout, upstream_idle } = config;
+        let (scheme, authority, base) = place(upstream)?;
+        let secure = scheme == Scheme::HTTPS;
+        if upstream_ca.is_some() && !secure {
+            return Err(UpstreamError::CaWithoutTls);
+        }
+        let connector = Connector::new(secure, upstream_ca.as_deref(), connect_timeout)?;
         let client = |idle| {
             Client::builder(TokioExecutor::new())
                 .pool_idle_timeout(idle)
@@ -138,7 +150,13 @@ impl Forward {
                 .pool_max_idle_per_host(MAX_IDLE)
                 .build(connector.clone())
         };
-        Ok(Self { authority, base, covered: client(upstream_idle), uncovered: client(UNCOVERED_IDLE) })
+        let (covered, uncovered) = (client(upstream_idle), client(UNCOVERED_IDLE));
+        Ok(Self { scheme, authority, base, trusted, covered, uncovered, tunnels: Tunnels::default() })
+    }
+
+    /// The tunnels through it, for the shutdown.
+    pub(crate) fn tunnels(&self) -> Tunnels {
+        self.tunnels.clone()
     }
 
     /// The request as the upstream should get it; `Err` is the answer to one it cannot get.
@@ -160,9 +178,20 @@ impl Forward {
         {
             parts.headers.insert(HOST, host);
         }
+        let trailers = trailers::are_wanted(&parts.headers);
+        // HTTP/2 has trailers beside a length, HTTP/1.1 in their place only.
+        let h2 = parts.version == Version::HTTP_2 && !body.is_end_stream();
+        let announced = parts.headers.contains_key(TRAILER) && (h2 || body.size_hint().exact().is_none());
+        parts.headers.remove(if announced { CONTENT_LENGTH } else { TRAILER });
         hop::strip_request(&mut parts.headers);
+        forwarded::tell(&mut parts, &self.trusted);
+        if trailers {
+            // Said anew for the next hop, where it belongs to the connection again.
+            parts.headers.insert(TE, HeaderValue::from_static("trailers"));
+            parts.headers.insert(CONNECTION, HeaderValue::from_static("te"));
+        }
 
-        let mut outgoing = Request::new(body);
+        let mut outgoing = Request::new(Body::new(Trailed::new(body, announced)));
         *outgoing.method_mut() = parts.method;
         *outgoing.uri_mut() = uri;
         *outgoing.version_mut() = Version::HTTP_11;
@@ -179,7 +208,7 @@ impl Forward {
             None => PathAndQuery::from_static("/"),
         };
         let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(Scheme::HTTP);
+        parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(path);
         Uri::from_parts(parts).ok()
@@ -200,6 +229,8 @@ impl tower::Service<Request<Body>> for Forward {
         let under_claim = request.headers().contains_key(names::ATTEMPT);
         let client = if under_claim { &self.covered } else { &self.uncovered };
         let tunnel = if under_claim { None } else { Asked::take(&mut request) };
+        let tunnels = self.tunnels.clone();
+        let trailers = trailers::are_wanted(request.headers());
         let sent = self.outgoing(request).map(|mut outgoing| {
             if let Some(tunnel) = &tunnel {
                 tunnel.announce(outgoing.headers_mut());
@@ -212,8 +243,10 @@ impl tower::Service<Request<Body>> for Forward {
                 Err((status, why)) => return Ok(problem(status, why)),
             };
             Ok(match (answer, tunnel) {
-                (Ok(agreed), Some(tunnel)) if agreed.status() == StatusCode::SWITCHING_PROTOCOLS => tunnel.open(agreed),
-                (answer, _) => answer.and_then(incoming).unwrap_or_else(failed),
+                (Ok(agreed), Some(tunnel)) if agreed.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                    tunnel.open(agreed, &tunnels)
+                }
+                (answer, _) => answer.and_then(|answer| incoming(answer, trailers)).unwrap_or_else(failed),
             })
         })
     }
@@ -221,7 +254,7 @@ impl tower::Service<Request<Body>> for Forward {
 
 /// The upstream's answer as the caller should get it. Errors of its body stay errors: an answer
 /// that broke off must never look whole.
-fn incoming(response: Response<hyper::body::Incoming>) -> Result<Response<Body>, Failure> {
+fn incoming(response: Response<hyper::body::Incoming>, trailers: bool) -> Result<Response<Body>, Failure> {
     let (mut parts, body) = response.into_parts();
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(unknown("The service switched protocols although nobody asked."));
@@ -230,7 +263,10 @@ fn incoming(response: Response<hyper::body::Incoming>) -> Result<Response<Body>,
         return Err(unknown("The service answered in an unknown transfer coding."));
     }
     hop::strip_response(&mut parts.headers);
-    let mut response = Response::new(Body::new(body));
+    if !trailers {
+        parts.headers.remove(TRAILER);
+    }
+    let mut response = Response::new(Body::new(Trailed::new(body, trailers)));
     *response.status_mut() = parts.status;
     *response.headers_mut() = parts.headers;
     Ok(response)

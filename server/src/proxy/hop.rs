@@ -1,17 +1,16 @@
 //! Headers that belong to one connection and go no further (RFC 9110 section 7.6.1).
 
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, TE, TRAILER,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, TE,
     TRANSFER_ENCODING, UPGRADE,
 };
 
-const HOP_BY_HOP: [HeaderName; 7] = [
+/// `Trailer` is none of them: it announces what the message carries (RFC 9110, section 6.6.2).
+const HOP_BY_HOP: [HeaderName; 6] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     TE,
-    // Without TE there are no trailers to announce.
-    TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
 ];
@@ -94,7 +93,6 @@ mod tests {
             ("keep-alive", "timeout=5"),
             ("proxy-connection", "keep-alive"),
             ("te", "trailers"),
-            ("trailer", "x-sum"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "websocket"),
             ("expect", "100-continue"),

@@ -2,9 +2,15 @@
 //! rules, whether the handler is a function in this process or a server behind a socket.
 
 pub(crate) mod admin;
+mod arriving;
 pub(crate) mod ask;
+mod connect;
 pub(crate) mod forward;
+mod forwarded;
+mod guard;
 mod hop;
 pub(crate) mod listen;
 mod outgoing;
+mod socket;
+mod trailers;
 mod tunnel;

@@ -6,6 +6,34 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The tunnels that are open. They have no end of their own, so a shutdown gives them one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tunnels {
+    open: TaskTracker,
+    end: CancellationToken,
+}
+
+impl Tunnels {
+    /// Waits until both sides of each have said goodbye.
+    pub(crate) async fn ended(&self) {
+        self.open.close();
+        self.open.wait().await;
+    }
+
+    /// Closes those that are left; how many there were.
+    pub(crate) async fn close(&self) -> usize {
+        let left = self.open.len();
+        self.end.cancel();
+        self.ended().await;
+        left
+    }
+}
+
+/// Held by each direction of a tunnel; 8 KiB is the usual size, and there may be many.
+const BUFFER_BYTES: usize = 8 << 10;
 
 /// A client's wish to speak something else.
 pub(super) struct Asked {
@@ -36,18 +64,21 @@ impl Asked {
     }
 
     /// The upstream agreed: joins both sides, and tells the client.
-    pub(super) fn open(self, mut response: Response<Incoming>) -> Response<Body> {
+    pub(super) fn open(self, mut response: Response<Incoming>, tunnels: &Tunnels) -> Response<Body> {
         let upstream = hyper::upgrade::on(&mut response);
-        let client = self.client;
-        tokio::spawn(async move {
+        let (client, end) = (self.client, tunnels.end.clone());
+        tunnels.open.spawn(async move {
             let joined = async {
                 let (client, upstream) = tokio::try_join!(client, upstream)?;
                 let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
-                tokio::io::copy_bidirectional(&mut client, &mut upstream).await?;
+                tokio::io::copy_bidirectional_with_sizes(&mut client, &mut upstream, BUFFER_BYTES, BUFFER_BYTES)
+                    .await?;
                 Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
             };
-            if let Err(error) = joined.await {
-                tracing::debug!(event = "tunnel_error", error = %error);
+            match end.run_until_cancelled(joined).await {
+                Some(Err(error)) => tracing::debug!(event = "tunnel_error", error = %error),
+                Some(Ok(())) => {}
+                None => tracing::info!(event = "tunnel_closed", "a tunnel outlived the drain"),
             }
         });
         let mut answer = Response::new(Body::empty());

@@ -65,7 +65,16 @@ async fn read(wire: &mut Wire, connection: usize) -> Option<Received> {
     let mut words = head.first_line.split(' ');
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let body = wire.body(Framing::of_request(&head.headers)).await;
-    Some(Received { number: 0, connection, method, target, headers: head.headers, body: body.bytes, whole: body.whole })
+    Some(Received {
+        number: 0,
+        connection,
+        method,
+        target,
+        headers: head.headers,
+        body: body.bytes,
+        whole: body.whole,
+        trailers: body.trailers,
+    })
 }
 
 /// False: the other end went away first.

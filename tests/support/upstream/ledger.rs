@@ -22,6 +22,8 @@ pub struct Received {
     pub body: Vec<u8>,
     /// False: the connection ended within the body.
     pub whole: bool,
+    /// Lines after the last chunk.
+    pub trailers: Headers,
 }
 
 impl Received {

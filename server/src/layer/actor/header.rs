@@ -21,7 +21,7 @@ pub enum Trusted {
 }
 
 impl Trusted {
-    fn contains(&self, peer: IpAddr) -> bool {
+    pub(crate) fn contains(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         match self {
             Self::Loopback => peer.is_loopback(),
