@@ -1,15 +1,15 @@
 //! The HTTP contract, through the real binary and real sockets. Written from the contract, not from the code.
 
 mod actors;
-mod check;
 mod actors_change;
 mod actors_constant;
 mod actors_jwt;
 mod actors_whoami;
+mod check;
 mod classes;
+mod codes;
 mod configuration;
 mod configuration_values;
-mod codes;
 mod cors;
 mod coverage;
 mod crash;

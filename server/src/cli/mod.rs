@@ -1,8 +1,8 @@
 //! The command line: what it takes, and which function does it.
 
+mod actor;
 mod check;
 mod config;
-mod actor;
 mod demo;
 mod fingerprint;
 mod logs;

@@ -10,8 +10,8 @@ use samekey_core::select::Profile;
 use samekey_core::uri::normalise_path;
 use samekey_core::{KeyRule, Policy, PolicyError};
 
-use super::params::Params;
 use super::Shared;
+use super::params::Params;
 
 /// The operation of one request.
 #[derive(Clone, Debug)]
