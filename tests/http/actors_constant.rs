@@ -33,5 +33,21 @@ async fn only_keys_that_nobody_guesses_are_taken() {
     }
 }
 
+#[test]
+fn check_warns_of_it() {
+    let serve = |accept| {
+        let file = format!(
+            "upstream = \"http://127.0.0.1:1\"\n[actor]\nfrom = \"constant:shop\"\naccept_shared_actor = {accept}\n"
+        );
+        Serve::to("").config(&file)
+    };
+    let refused = serve(false).check(&[]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("--accept-shared-actor"), "{said}");
+    let warned = serve(true).check(&[]);
+    let said = String::from_utf8_lossy(&warned.stdout).into_owned();
+    assert!(warned.status.success() && said.contains("warning: actor from constant"), "{said}");
+}
+
 /// A switch has no value: it is added behind the flags.
 const ACCEPT: [&str; 4] = ["sh", "-c", "exec \"$@\" --accept-shared-actor", "sh"];

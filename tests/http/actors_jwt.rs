@@ -263,3 +263,24 @@ async fn what_is_missing_is_said_at_the_start() {
         assert!(said.contains(hint) && !said.contains("panicked"), "{hint}: {said}");
     }
 }
+
+#[tokio::test]
+async fn the_same_can_stand_in_a_file() {
+    let upstream = Upstream::start().await;
+    let actor = "[actor]\nfrom = \"jwt:/user/id\"\njwks_file = \"keys.json\"\njwt_audience = [\"till\", \"shop\"]\n";
+    let serve = Serve::before(&upstream).config(actor);
+    let missing = serve.check(&[]);
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(!missing.status.success() && said.contains("keys.json"), "check reads the keys, too: {said}");
+    write_set(&serve.folder().join("keys.json"), &[jwk("ed25519", EdDSA, "a")]);
+    assert!(serve.check(&[]).status.success());
+    let samekey = serve.start().await;
+    let token = |id: u32| {
+        let claims = json!({ "user": { "id": id }, "aud": AUDIENCE, "exp": now() + 60 });
+        signed("ed25519", EdDSA, Some("a"), &claims)
+    };
+    let first = samekey.send(&order("k-1", &token(17))).await;
+    first.ran(201, "completed", 1);
+    samekey.send(&order("k-1", &token(17))).await.replays(&first);
+    samekey.send(&order("k-1", &token(18))).await.ran(201, "completed", 1);
+}

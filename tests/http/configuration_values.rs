@@ -31,7 +31,7 @@ const WRONG: &[(&str, &str)] = &[
     ("config = \"other.toml\"", "is a flag only"),
     ("name = \"a\"", "belongs into [[operation]]"),
     ("[actor]", ""),
-    ("from = \"whoever\"", "write credentials or header:NAME"),
+    ("from = \"whoever\"", "write credentials, jwt:CLAIM"),
     ("trusted_proxies = [\"everybody\"]", "write for instance 10.0.0.0/8"),
     ("form = \"credentials\"", "did you mean from?"),
     ("[defaults]", ""),

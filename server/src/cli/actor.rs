@@ -173,6 +173,11 @@ impl ActorArgs {
         })
     }
 
+    /// Whether [`ActorArgs::source`] would do, wherever the upstream is.
+    pub(crate) fn check(&self, upstream: Option<&Uri>) -> anyhow::Result<()> {
+        self.source(upstream.unwrap_or(&Uri::from_static("http://localhost"))).map(drop)
+    }
+
     fn jwt(&self, claim: &Claim) -> anyhow::Result<Jwt> {
         let (flag, file) = match (&self.jwt_key_file, &self.jwks_file) {
             (Some(file), None) => ("--jwt-key-file", KeyFile::One(file.clone())),

@@ -90,7 +90,7 @@ pub(crate) struct ServeArgs {
     pub(super) drain: Duration,
 
     #[command(flatten)]
-    actor: ActorArgs,
+    pub(super) actor: ActorArgs,
 
     #[command(flatten)]
     logs: LogArgs,

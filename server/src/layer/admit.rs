@@ -25,11 +25,22 @@ const OFF_THREAD_BYTES: usize = 64 << 10;
 
 /// Who asks, or why nobody is answered.
 pub(crate) async fn actor(shared: &Shared, parts: &Parts, policy: &Policy) -> Result<Actor, Problem> {
-    match shared.actor.of(parts, &shared.store).await? {
-        Some(actor) => Ok(actor),
-        None if policy.anonymous => Ok(Actor::anonymous()),
-        None => Err(Problem::new(Code::ActorRequired, shared.actor.required())),
+    let problem = match shared.actor.of(parts, &shared.store).await {
+        Ok(Some(actor)) => return Ok(actor),
+        Ok(None) if policy.anonymous => return Ok(Actor::anonymous()),
+        Ok(None) => Problem::new(Code::ActorRequired, shared.actor.required()),
+        Err(problem) => problem,
+    };
+    if problem.code == Code::ActorRequired {
+        shared.actor.explain_once();
     }
+    Err(problem)
+}
+
+/// Whether a key that is known under another actor is refused: credentials rotate, and where nobody needs to sign in
+/// a retry may come from the other side of a sign-in.
+pub(crate) fn fences(shared: &Shared, policy: &Policy) -> bool {
+    shared.actor.fences() || policy.anonymous
 }
 
 /// A page that was rendered for somebody else must not act as the one who signed in since: `expected` is whom the

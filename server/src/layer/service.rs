@@ -133,10 +133,8 @@ impl Covered<'_> {
         match self.decide(parts, body, inner, seen).await {
             Ok(response) => response,
             Err(problem) => {
-                match problem.code {
-                    Code::ActorRequired => self.shared.actor.explain_once(),
-                    Code::ActorChanged => self.shared.actor.explain_change_once(),
-                    _ => {}
+                if problem.code == Code::ActorChanged {
+                    self.shared.actor.explain_change_once();
                 }
                 problem.into_response()
             }
@@ -194,8 +192,7 @@ impl Covered<'_> {
                 profile: Arc::clone(&profile),
                 holder: new_holder(),
                 policy: Arc::clone(&policy),
-                // Where nobody needs to sign in, a retry may come from the other side of a sign-in.
-                fence_credentials: self.shared.actor.fences() || policy.anonymous,
+                fence_credentials: admit::fences(self.shared, &policy),
             };
             let told = match self.shared.store.peek(&ask).await? {
                 Some(told) => told,

@@ -156,8 +156,8 @@ fn ask(shared: &Shared, route: Route, actor: Actor, key: Key) -> Ask {
         fingerprint: fingerprint(&nothing, &route.profile),
         profile: route.profile,
         holder: new_holder(),
+        fence_credentials: admit::fences(shared, &route.policy),
         policy: route.policy,
-        fence_credentials: shared.actor.fences(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use samekey_core::select::Profile;
 use samekey_core::{KeyRule, KeyTime, Policy, Recovery, Timeless};
 
+use crate::cli::actor::ActorKind;
 use crate::cli::config::Loaded;
 
 /// One thing to think about.
@@ -158,6 +159,18 @@ fn server(loaded: &Loaded, add: &mut impl FnMut(bool, String)) {
     let args = &loaded.args;
     if args.upstream.is_none() {
         add(true, "nothing says where the service is: serve needs upstream".into());
+    }
+    match args.actor.actor {
+        ActorKind::Credentials => add(
+            false,
+            "actor from credentials: after a token was refreshed, keys of the old one are refused as actor_changed; \
+             jwt:CLAIM, whoami: and header: name who stays the same"
+                .into(),
+        ),
+        ActorKind::Constant(_) => {
+            add(true, "actor from constant: whoever knows a key hears its answer, and all share one quota".into());
+        }
+        ActorKind::Jwt(_) | ActorKind::Whoami { .. } | ActorKind::Header(_) => {}
     }
     if args.upstream_idle >= COMMON_KEEP_ALIVE {
         add(
