@@ -127,6 +127,19 @@ impl Key {
     }
 }
 
+impl Key {
+    /// Whether a UUID or a ULID stands anywhere in the key. A ULID is 26 characters of Crockford's base32 that are
+    /// not part of a longer run of letters and digits; its first one is at most 7, or its time would not fit.
+    pub fn contains_uuid_or_ulid(&self) -> bool {
+        self.contains_uuid() || self.0.split(|c: char| !c.is_ascii_alphanumeric()).any(is_ulid)
+    }
+}
+
+fn is_ulid(run: &str) -> bool {
+    let crockford = |b: u8| b.is_ascii_alphanumeric() && !matches!(b.to_ascii_uppercase(), b'I' | b'L' | b'O' | b'U');
+    run.len() == 26 && run.as_bytes()[0] <= b'7' && run.bytes().all(crockford)
+}
+
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
@@ -268,6 +281,29 @@ mod tests {
             ("order-17", false),
         ] {
             assert_eq!(text.parse::<Key>().unwrap().contains_uuid(), found, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_ulid_is_found_where_it_stands_alone() {
+        for (text, found) in [
+            ("01ARZ3NDEKTSV4RRFFQ69G5FAV", true),
+            ("01arz3ndektsv4rrffq69g5fav", true),
+            ("cart_01ARZ3NDEKTSV4RRFFQ69G5FAV.2", true),
+            ("7ZZZZZZZZZZZZZZZZZZZZZZZZZ", true),
+            ("f81d4fae-7dec-41d0-a765-00a0c91e6bf6", true),
+            // A time beyond 48 bits.
+            ("8ZZZZZZZZZZZZZZZZZZZZZZZZZ", false),
+            // Letters that Crockford left out.
+            ("01ARZ3NDEKTSV4RRFFQ69G5FAU", false),
+            ("0IARZ3NDEKTSV4RRFFQ69G5FAV", false),
+            // Too short, and parts of longer runs.
+            ("01ARZ3NDEKTSV4RRFFQ69G5FA", false),
+            ("01ARZ3NDEKTSV4RRFFQ69G5FAVX", false),
+            ("x01ARZ3NDEKTSV4RRFFQ69G5FAV", false),
+            ("order-17", false),
+        ] {
+            assert_eq!(text.parse::<Key>().unwrap().contains_uuid_or_ulid(), found, "{text}");
         }
     }
 }

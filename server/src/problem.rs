@@ -37,6 +37,8 @@ pub struct Problem {
     pub members: Map<String, Value>,
     /// Where the result is, for a command that is done.
     pub location: Option<Box<HeaderValue>>,
+    /// With a 401: a token came along and is not accepted (RFC 6750, section 3.1).
+    pub invalid_token: bool,
     /// The operation whose status tells more.
     pub operation: Option<String>,
 }
@@ -52,6 +54,7 @@ impl Problem {
             ietf: false,
             members: Map::new(),
             location: None,
+            invalid_token: false,
             operation: None,
         }
     }
@@ -201,7 +204,11 @@ impl Problem {
         }
         if row.next == Next::SignIn {
             // RFC 9110, section 15.5.2: a 401 names at least one challenge.
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"samekey\""));
+            let challenge = match self.invalid_token {
+                false => "Bearer realm=\"samekey\"",
+                true => "Bearer realm=\"samekey\", error=\"invalid_token\"",
+            };
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         if let Some(link) = link {
             headers.insert(LINK, names::value(&link));

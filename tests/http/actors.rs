@@ -1,6 +1,6 @@
 //! Who is asking: keys are scoped by the caller, and nothing is replayed before the caller is known.
 
-use support::{Request, Serve, Upstream, keys};
+use support::{Reply, Request, Serve, Upstream, keys};
 
 #[tokio::test]
 async fn a_keyed_request_without_credentials_is_told_to_sign_in() {
@@ -165,4 +165,47 @@ async fn the_actor_tag_is_a_precondition() {
     let swapped = samekey.send(&order("bob", "k-4").header("Samekey-Actor", &ann)).await;
     swapped.refuses(409, "actor_changed", "ask", "none");
     assert_eq!(upstream.effects("k-4"), 0);
+}
+
+#[tokio::test]
+async fn a_header_that_names_no_single_caller_names_nobody() {
+    let upstream = Upstream::start().await;
+    let samekey = Serve::before(&upstream).set("--actor", "header:X-User").start().await;
+    let long = "x".repeat(10_000);
+    let names: [&[u8]; 7] =
+        [b"ann, bob", b"ann,", b"ann\tbob", b"ann\xff", b"\xc3", long.as_bytes(), "ann\u{85}".as_bytes()];
+    for name in names {
+        let answer = samekey.send(&Request::order("k-1").anonymous().header("X-User", name)).await;
+        answer.refuses(401, "actor_required", "sign_in", "none");
+        assert_eq!(answer.header("samekey-actor"), None);
+    }
+    assert_eq!(upstream.ledger().count(), 0);
+    let zoe = Request::order("k-1").anonymous().header("X-User", "Zo\u{eb}");
+    samekey.send(&zoe).await.ran(201, "completed", 1);
+    let explained = samekey.logs.line_with("event=\"actor_required\"").await.expect("an explanation");
+    assert!(explained.contains("x-user") && explained.contains("--trusted-proxies"), "{explained}");
+}
+
+#[tokio::test]
+async fn look_alikes_of_the_actor_header_do_not_reach_the_application() {
+    let upstream = Upstream::start().await;
+    let samekey = Serve::before(&upstream).set("--actor", "header:X-User-Id").start().await;
+    let forged =
+        Request::order("k-1").header("X-User-Id", "ann").header("X_User_Id", "root").header("X-User_Id", "root");
+    samekey.send(&forged).await.ran(201, "completed", 1);
+    assert_eq!(upstream.ledger().last().headers.names_starting("x"), ["x-user-id", "x-request-id"]);
+}
+
+#[tokio::test]
+async fn a_service_that_answers_401_hides_who_was_meant() {
+    let upstream = Upstream::start().await;
+    upstream.next(Reply::json(401, "{}"));
+    let samekey = Serve::before(&upstream).set("--actor", "header:X-User").start().await;
+    let order = Request::order("k-1").header("X-User", "ann");
+    let answer = samekey.send(&order).await;
+    assert_eq!((answer.status, answer.receipt().state.as_str()), (401, "released"));
+    assert_eq!(answer.header("samekey-actor"), None);
+    let again = samekey.send(&order).await;
+    again.ran(201, "completed", 2);
+    assert!(again.header("samekey-actor").is_some());
 }

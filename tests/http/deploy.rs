@@ -45,6 +45,11 @@ async fn each_change_of_the_contract_finds_the_first_answer() {
             String::new(),
             operation("x", "aliases = [\"POST /orders/7/pay\"]"),
         ),
+        (
+            "path moved, old one an alias",
+            plain.clone(),
+            operation("orders.pay", "aliases = [\"POST /orders/{id}/pay\"]").replacen("/orders/", "/v2/", 1),
+        ),
     ] {
         let (first, serve) = first(&upstream, &before).await;
         let runs = upstream.ledger().count();
@@ -54,6 +59,12 @@ async fn each_change_of_the_contract_finds_the_first_answer() {
         let other = Request::post("/orders/7/pay").key("k").json(r#"{"amount":2,"ui":2}"#);
         let refused = samekey.send(&other).await;
         refused.refuses(409, "key_payload_mismatch", "new_intent", "refused");
+        if why.starts_with("path moved") {
+            let moved = Request::post("/v2/7/pay").key("k").json(r#"{"amount":1,"ui":2}"#);
+            samekey.send(&moved).await.replays(&first);
+            let other = Request::post("/v2/8/pay").key("k").json(r#"{"amount":1,"ui":2}"#);
+            samekey.send(&other).await.refuses(409, "key_payload_mismatch", "new_intent", "refused");
+        }
     }
 }
 
@@ -163,6 +174,9 @@ async fn an_open_record_stays_open_under_its_new_name() {
     samekey.send(&pay("k")).await.refuses(409, "outcome_uncertain", "follow_status", "uncertain");
     samekey.send(&pay("again")).await.ran(201, "completed", 2);
     assert_eq!((upstream.effects("k"), upstream.effects("again")), (1, 2));
+    let sent = upstream.ledger().all().into_iter().filter(|sent| sent.key().as_deref() == Some("again"));
+    let for_provider: Vec<_> = sent.map(|sent| sent.headers.one("samekey-provider-key")).collect();
+    assert!(for_provider[0].is_some() && for_provider[0] == for_provider[1], "the provider sees one command");
 }
 
 #[tokio::test]

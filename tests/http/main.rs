@@ -1,6 +1,10 @@
 //! The HTTP contract, through the real binary and real sockets. Written from the contract, not from the code.
 
 mod actors;
+mod actors_change;
+mod actors_constant;
+mod actors_jwt;
+mod actors_whoami;
 mod check;
 mod classes;
 mod codes;
@@ -31,6 +35,7 @@ mod store_faults;
 mod stored_headers;
 mod streaming;
 mod timeouts;
+mod tokens;
 mod two_servers;
 mod upstream_faults;
 mod waiting;

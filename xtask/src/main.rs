@@ -2,8 +2,10 @@
 //!
 //! `cargo demo` shows what samekey does; `cargo verify` says whether this tree is sound.
 
+mod bench;
 mod demo;
 mod run;
+mod soak;
 mod tools;
 mod verify;
 
@@ -23,13 +25,17 @@ struct Xtask {
 
 #[derive(Subcommand)]
 enum Task {
+    Bench(bench::Bench),
     Demo(demo::Demo),
+    Soak(soak::Soak),
     Verify(verify::Verify),
 }
 
 fn main() -> ExitCode {
     let done = match Xtask::parse().task {
+        Task::Bench(bench) => bench.run(),
         Task::Demo(demo) => demo.run(),
+        Task::Soak(soak) => soak.run(),
         Task::Verify(verify) => verify.run(),
     };
     match done {

@@ -10,7 +10,7 @@
 //! | D2 | any other record | deliver | fingerprint differs | – | `key_payload_mismatch` |
 //! | D3 | none | deliver | fence, quota, overload | – | 409 / 429 / 503, nothing claimed |
 //! | D4 | none | deliver | key time ≤ forgotten_before | – | `key_expired` |
-//! | D5 | none | deliver | key time ≤ horizon + clock_skew, or none and now < horizon + retry_budget | uncertain (restore, settle_after = max(now, horizon + timeout + probe_after), attempt 0, new holder) | `outcome_uncertain` |
+//! | D5 | none | deliver | at or before the horizon (†) | uncertain (restore, †) | `outcome_uncertain` |
 //! | D6 | none | deliver | else | in_progress (1, new holder) | (runs) |
 //! | D7 | in_progress | deliver | not lapsed, same holder | – | the same claim |
 //! | D8 | in_progress | deliver | not lapsed | – | waits, then `operation_in_progress` |
@@ -32,32 +32,44 @@
 //! | F7 | any other | start, renew, finish | – | – | `claim_stale` |
 //! | T1 | in_progress, lapsed | tick | journaled, no effect started, not took_over | released | – |
 //! | T2 | in_progress, lapsed | tick | else | uncertain (lapse) | – |
-//! | P1 | uncertain | probe: done | policy probe, asked ≥ settle_after, revision | completed / failed | waiters replay |
+//! | P1 | uncertain | probe: done | policy probe, asked ≥ settle_after, revision | completed / failed (open effects: see below) | waiters replay |
 //! | P2 | uncertain | probe: absent | the same, no open effects | released | – |
 //! | P3 | uncertain | probe: anything else | – | – | – |
-//! | O1 | uncertain | operator: completed, failed | revision | completed / failed | – |
+//! | O1 | uncertain | operator: completed, failed | revision; where this closes open effects, as O2 | completed / failed (open effects: see below) | – |
 //! | O2 | uncertain | operator: released | revision, looked ≥ settle_after or forced | released, open effects closed as not applied | – |
-//! | G1 | uncertain | give up | `give_up` passed since settle_after | failed, effect unknown | – |
+//! | G1 | uncertain | give up | `give_up` passed since settle_after | failed, effect unknown, open effects stay open | – |
 //! | C1 | none | close | not D3, D4, D5 | expired (closed) | closed |
 //! | C2 | released | close | no effect row | expired (closed) | closed |
 //! | C3 | any other | close | – | – (lapsed: as T1, T2, then by the new state) | what a delivery would hear |
 //! | E1 | completed, failed | sweep | now ≥ expires_at | expired | – |
 //! | E2 | expired, released | sweep | see [`transition::may_forget`] and [`Marks::forget_limit`] | none | – |
-//! | H1 | in_progress, released, uncertain | horizon | – | uncertain (restore, settle_after = max(settle_after, deadline + probe_after, now + timeout + probe_after), new holder) | – |
+//! | H1 | in_progress, released, uncertain | horizon | – | uncertain (restore, †) | – |
 //! | N1 | any other | tick, probe, operator, give up, sweep, horizon | – | – | the present state |
 //!
 //! *Mine*: attempt and holder match. *Lapsed*: lease or deadline passed, and [`judge::Judge`] says that this
 //! process may judge. A lapsed lease says the holder is silent, not dead: what protects effects outside the
 //! database is that a record is settled from outside only after `settle_after`, and only on what was seen then.
 //!
-//! **After a restore** the world goes on and the store has lost a piece of its memory. Whatever the backup says of a
-//! key that had not ended, a later attempt may have run it, may be running it still, and says so to a store that does
-//! not know it: a claim made the moment before has its `deadline` a `timeout` later and is dropped before
-//! `probe_after` more, and that is when the record may be settled. Who held a claim before the restore holds it no
-//! more, whatever state the backup kept: *released* or *uncertain* was said of one attempt, perhaps not the last one,
-//! and a late or repeated answer of it proves nothing any more. Even a late success is refused and logged as a
-//! contradiction, for probe or operator to judge. Keys tell their time by the clocks of clients, which run ahead by up
-//! to `clock_skew`: that far beyond the horizon a key may have run before it.
+//! **While an effect is open** nobody knows that nothing happened, so the record is neither released nor failed. The
+//! holder's failure makes it uncertain (F3). Whoever finds out from outside that it failed (P1, O1) has found out that
+//! nothing came of the open effects, and they are closed as not applied in the same write, as a release does (O2);
+//! like a release this takes a look after `settle_after`, or force. A failure that says itself that its effect is
+//! unknown (a 5xx from a probe or an operator, and G1) says nothing of the effects: they stay open, for whoever asks
+//! later what is known. So do those under a success: it stands whatever became of them.
+//!
+//! **† After a restore** the world goes on, and the store has lost a piece of its memory. Whatever the backup says of a
+//! key that had not ended, a later attempt may have run it, may be running it still, and tells a store that does not
+//! know it. So D5 and H1 make a new holder: *released* or *uncertain* was said of one attempt, perhaps not the last
+//! one, and its late or repeated answer proves nothing any more. Even a late success is refused, which logs it as a
+//! contradiction, for probe or operator to judge. And a claim made the moment before has its deadline a `timeout`
+//! later and is dropped before `probe_after` more, so `settle_after` is the latest of
+//! * `horizon + timeout + probe_after`, where the horizon of H1 is now;
+//! * D5: now;
+//! * H1: what it was, and `deadline + probe_after` of the claim that the backup knows.
+//!
+//! A key is at or before the horizon if its time is not after `horizon + clock_skew`: clocks of clients run ahead by
+//! that much, so it may have run before. A key without a time is for as long as it is retried, until
+//! `horizon + retry_budget`.
 //!
 //! What was forgotten stays forgotten (D4 before D5): the record is gone for good, so "uncertain" would be the way to
 //! run again for a key of which somebody has heard how it ended. That is right because a mark that came with the

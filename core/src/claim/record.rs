@@ -158,6 +158,11 @@ impl Effects {
     pub const fn none(self) -> bool {
         self.open == 0 && self.finished == 0 && self.not_applied == 0
     }
+
+    /// The open ones closed as not applied.
+    pub(super) const fn closed(self) -> Self {
+        Self { open: 0, not_applied: self.not_applied.saturating_add(self.open), ..self }
+    }
 }
 
 /// The record, without scope, key and the response's bytes.

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use super::{Context, Effects, Ended, Fence, Holder, Reason, Record, State, lapsed};
+use super::{Context, Ended, Fence, Holder, Reason, Record, State, lapsed};
 use crate::policy::{Recovery, Timeless};
 use crate::time::Timestamp;
 
@@ -167,7 +167,7 @@ pub fn transition(record: &Record, event: &Event, context: &Context<'_>) -> Resu
                 && *revision == record.revision
                 && record.settle_after.is_some_and(|moment| *asked_at >= moment);
             match verdict {
-                Probed::Done(answer) if counts => Ok(Write::Update(ended(record, answer, context))),
+                Probed::Done(answer) if counts => Ok(settled(record, answer, context)),
                 Probed::Absent if counts && record.effects.open == 0 => {
                     Ok(Write::Update(released(record, None, context)))
                 }
@@ -175,23 +175,22 @@ pub fn transition(record: &Record, event: &Event, context: &Context<'_>) -> Resu
             }
         }
         Event::Operator { revision, looked_at, force, settlement } if record.state == State::Uncertain => {
-            let looked_late = record.settle_after.is_some_and(|moment| *looked_at >= moment);
-            match settlement {
+            // Only who looked late saw that nothing will come of an open effect.
+            let may_close = *force || record.settle_after.is_some_and(|moment| *looked_at >= moment);
+            let write = match settlement {
+                Settlement::Ended(answer) => settled(record, answer, context),
+                Settlement::Released => effects_closed(released(record, None, context)),
+            };
+            match write {
                 _ if *revision != record.revision => nothing,
-                Settlement::Ended(answer) => Ok(Write::Update(ended(record, answer, context))),
-                Settlement::Released if looked_late || *force => {
-                    let Effects { open, finished, not_applied } = record.effects;
-                    let effects = Effects { open: 0, finished, not_applied: not_applied + open };
-                    let written = Record { effects, ..released(record, None, context) };
-                    Ok(Write::UpdateAndCloseEffects(written))
-                }
-                Settlement::Released => nothing,
+                Write::UpdateAndCloseEffects(_) if !may_close => nothing,
+                write => Ok(write),
             }
         }
         Event::GiveUp if record.state == State::Uncertain => {
             let due = record.settle_after.is_some_and(|moment| now >= moment + context.policy.give_up);
             let answer = Terminal { status: None, reason: Some(Reason::GaveUp), result_id: None, has_response: false };
-            if due { Ok(Write::Update(ended(record, &answer, context))) } else { nothing }
+            if due { Ok(settled(record, &answer, context)) } else { nothing }
         }
         Event::Sweep { key_time, forget_limit } => match record.state {
             State::Completed | State::Failed if record.expires_at.is_some_and(|expires| now >= expires) => {
@@ -314,6 +313,21 @@ fn ended(record: &Record, answer: &Terminal, context: &Context<'_>) -> Record {
         expires_at: Some(context.now + context.policy.retention),
         ..next(record)
     }
+}
+
+/// An end that was found out from outside. A failure says that nothing happened, so nothing stays open under it;
+/// one that leaves the effect unknown leaves the open effects as they are.
+fn settled(record: &Record, answer: &Terminal, context: &Context<'_>) -> Write {
+    let written = ended(record, answer, context);
+    if written.state == State::Failed && written.effects.open > 0 && !written.effect_unknown() {
+        effects_closed(written)
+    } else {
+        Write::Update(written)
+    }
+}
+
+fn effects_closed(written: Record) -> Write {
+    Write::UpdateAndCloseEffects(Record { effects: written.effects.closed(), ..written })
 }
 
 fn released(record: &Record, not_before: Option<Timestamp>, context: &Context<'_>) -> Record {

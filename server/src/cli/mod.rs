@@ -1,5 +1,6 @@
 //! The command line: what it takes, and which function does it.
 
+mod actor;
 mod check;
 mod config;
 mod demo;

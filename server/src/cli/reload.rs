@@ -25,13 +25,17 @@ pub(super) async fn refuse_unnamed(store: &Store, operations: &Operations) -> an
     )
 }
 
-/// Reads `[defaults]` and `[[operation]]` anew at each SIGHUP, all or nothing.
+/// Reads `[defaults]` and `[[operation]]` anew at each SIGHUP, all or nothing. Without a file there is nothing to read,
+/// and the signal ends the process, as when a terminal is closed.
 pub(super) fn on_hangup(
     source: Source,
     loaded: &Loaded,
     operations: Operations,
     store: Store,
 ) -> anyhow::Result<JoinHandle<()>> {
+    if !source.reads_file {
+        return Ok(tokio::spawn(async {}));
+    }
     let mut hangups = signal(SignalKind::hangup())?;
     let (server, fixed) = (loaded.args.server.clone(), loaded.fixed.clone());
     let accept_unnamed = loaded.args.accept_unnamed_records;

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use http::{HeaderName, Uri};
-use ipnet::IpNet;
+use http::Uri;
 use tokio::net::TcpListener;
 
+use super::actor::ActorArgs;
 use super::config::{self, Loaded, Source};
 use super::logs::LogArgs;
 use super::reload::{self, refuse_unnamed};
 use super::settings::{Defaults, ServerLimits, ServerWide, duration};
-use crate::layer::{ActorSource, IdempotencyLayer, Operations, Trusted};
+use crate::layer::{IdempotencyLayer, Operations};
 use crate::proxy::admin::{self, Phase};
 use crate::proxy::forward::{Forward, ForwardConfig};
 use crate::proxy::listen;
@@ -57,14 +57,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "SAMEKEY_SINGLE_HOST")]
     single_host: bool,
 
-    /// Who asks: `credentials` (a keyed hash of Authorization) or `header:NAME` (set by a proxy in front)
-    #[arg(long, env = "SAMEKEY_ACTOR", value_name = "KIND", default_value = "credentials")]
-    actor: ActorKind,
-
-    /// Addresses and networks that may send the actor header, for instance 10.0.0.0/8,::1 [default: loopback]
-    #[arg(long, env = "SAMEKEY_TRUSTED_PROXIES", value_name = "NETWORK", value_delimiter = ',', value_parser = network)]
-    trusted_proxies: Vec<IpNet>,
-
     /// Where clients find the status of a key, the contract and the pages of the codes; /api/samekey, for instance,
     /// where only /api leads here
     #[arg(long, env = "SAMEKEY_PUBLIC_PREFIX", value_name = "PATH", default_value = DEFAULT_PREFIX)]
@@ -92,6 +84,9 @@ pub(crate) struct ServeArgs {
     /// How long running requests may go on after SIGTERM; longer than the timeout, or outcomes become uncertain
     #[arg(long, env = "SAMEKEY_DRAIN", value_name = "TIME", value_parser = duration, default_value = "75s")]
     pub(super) drain: Duration,
+
+    #[command(flatten)]
+    actor: ActorArgs,
 
     #[command(flatten)]
     logs: LogArgs,
@@ -130,32 +125,6 @@ impl FromStr for StoreUrl {
             Some(("sqlite", path)) if !path.is_empty() => Ok(Self { path: path.trim_start_matches("//").into() }),
             Some(("postgres" | "postgresql", _)) => Err("PostgreSQL is not supported yet; write sqlite:PATH".into()),
             _ => Err(format!("{text} names no store; write sqlite:PATH, for instance sqlite:samekey.db")),
-        }
-    }
-}
-
-/// `credentials`, `header:NAME`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ActorKind {
-    Credentials,
-    Header(HeaderName),
-}
-
-impl FromStr for ActorKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None if text == "credentials" => Ok(Self::Credentials),
-            Some(("header", name)) => {
-                let name: HeaderName = name.parse().map_err(|_| format!("{name:?} is no header name"))?;
-                match name.as_str() {
-                    "authorization" => Err("for Authorization use `credentials`, which keeps only a hash".into()),
-                    "cookie" | "idempotency-key" => Err(format!("{name} says nothing sure about who asks")),
-                    _ => Ok(Self::Header(name)),
-                }
-            }
-            _ => Err(format!("{text} is no kind of actor; write credentials or header:NAME")),
         }
     }
 }
@@ -223,6 +192,7 @@ impl Server {
             connect_timeout: args.connect_timeout,
         })
         .context("--upstream")?;
+        let actor = args.actor.source(&upstream)?;
         let store = Store::open(SqliteOptions {
             queue_capacity: args.limits.queue,
             min_free_bytes: args.limits.min_free as u64,
@@ -233,10 +203,7 @@ impl Server {
         if !args.accept_unnamed_records {
             refuse_unnamed(&store, &loaded.table).await?;
         }
-        let actor = match &args.actor {
-            ActorKind::Credentials => ActorSource::credentials(),
-            ActorKind::Header(name) => ActorSource::header(name.clone(), trusted(&args.trusted_proxies)),
-        };
+        args.actor.keep_kind(&actor, &store, loaded.others.remember).await?;
         let summary = format!(
             "store sqlite:{} (1 host only)   operations: {}   covered: {}   actor: {actor:?}   replay {}, remembered {}",
             args.store.path.display(),
@@ -316,24 +283,12 @@ impl Server {
     }
 }
 
-fn trusted(networks: &[IpNet]) -> Trusted {
-    if networks.is_empty() { Trusted::Loopback } else { Trusted::Networks(networks.to_vec()) }
-}
-
 fn url(text: &str) -> Result<Uri, String> {
     text.parse().map_err(|error| format!("{error}; write for instance http://127.0.0.1:3000"))
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("{text} is no address with a port; write for instance 127.0.0.1:8787"))
-}
-
-/// An address is a network of one.
-fn network(text: &str) -> Result<IpNet, String> {
-    let address = text.parse::<IpAddr>().map(IpNet::from);
-    address
-        .or_else(|_| text.parse())
-        .map_err(|_| format!("{text} is no address or network; write for instance 10.0.0.0/8"))
 }
 
 /// Resolves at the first SIGTERM or SIGINT; the second one ends the process at once.
@@ -361,9 +316,6 @@ mod tests {
         for (error, hint) in [
             ("samekey.db".parse::<StoreUrl>().unwrap_err(), "sqlite:PATH"),
             ("postgres://x".parse::<StoreUrl>().unwrap_err(), "sqlite:PATH"),
-            ("cookie:sid".parse::<ActorKind>().unwrap_err(), "header:NAME"),
-            ("header:authorization".parse::<ActorKind>().unwrap_err(), "credentials"),
-            ("header:no such".parse::<ActorKind>().unwrap_err(), "no header name"),
         ] {
             assert!(error.contains(hint), "{error}");
         }

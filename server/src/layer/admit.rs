@@ -22,33 +22,35 @@ use crate::problem::Problem;
 /// From this size on a fingerprint is made off the async threads: 64 KiB take about as long as a hand-over.
 const OFF_THREAD_BYTES: usize = 64 << 10;
 
-/// Who asks, or why nobody is answered. `expected` is the actor that the request was made for.
-pub(crate) async fn actor(
-    shared: &Shared,
-    parts: &Parts,
-    expected: Option<&http::HeaderValue>,
-    policy: &Policy,
-) -> Result<Actor, Problem> {
-    let actor = match shared.actor.of(parts, &shared.store).await? {
-        Some(actor) => actor,
-        None if policy.anonymous => Actor::anonymous(),
-        None => {
-            shared.actor.explain_once();
-            return Err(Problem::new(Code::ActorRequired, shared.actor.required()));
-        }
-    };
-    // A page that was rendered for somebody else must not act as the one who signed in since.
-    match (expected, shared.actor.tag(&actor, &shared.store)) {
-        (Some(expected), Some(tag)) if *expected != tag => Err(Problem::new(
-            Code::ActorChanged,
-            "This request was made for another actor than the one who is signed in. Nothing was run.",
-        )),
-        _ => Ok(actor),
+/// Who asks, or why nobody is answered.
+pub(crate) async fn actor(shared: &Shared, parts: &Parts, policy: &Policy) -> Result<Actor, Problem> {
+    match shared.actor.of(parts, &shared.store).await? {
+        Some(actor) => Ok(actor),
+        None if policy.anonymous => Ok(Actor::anonymous()),
+        None => Err(Problem::new(Code::ActorRequired, shared.actor.required())),
     }
 }
 
-/// The caller's key.
-pub(crate) fn key(parts: &Parts, header: &HeaderName, policy: &Policy, actor: &Actor) -> Result<Key, Problem> {
+/// A page that was rendered for somebody else must not act as the one who signed in since: `expected` is whom the
+/// request was made for.
+pub(crate) fn expected(shared: &Shared, actor: &Actor, expected: &[http::HeaderValue]) -> Result<(), Problem> {
+    match shared.actor.tag(actor, &shared.store) {
+        Some(tag) if expected.iter().any(|expected| *expected != tag) => Err(Problem::new(
+            Code::ActorChanged,
+            "This request was made for another actor than the one who is signed in. Nothing was run.",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The caller's key; where it is the secret, one that nobody guesses.
+pub(crate) fn key(shared: &Shared, parts: &Parts, policy: &Policy, actor: &Actor) -> Result<Key, Problem> {
+    let is_secret = *actor == Actor::anonymous() || shared.actor.key_is_the_secret();
+    key_of(parts, &shared.key_header, policy, is_secret)
+}
+
+/// The same, where no layer says who asks.
+pub(crate) fn key_of(parts: &Parts, header: &HeaderName, policy: &Policy, is_secret: bool) -> Result<Key, Problem> {
     let lines = parts.headers.get_all(header).iter().map(http::HeaderValue::as_bytes);
     let key = Key::parse_lines(lines)
         .map_err(|error| Problem::new(Code::KeyInvalid, format!("{}: {error}.", spelled(header))))?
@@ -62,8 +64,8 @@ pub(crate) fn key(parts: &Parts, header: &HeaderName, policy: &Policy, actor: &A
                 ),
             )
         })?;
-    if *actor == Actor::anonymous() && !key.contains_uuid() {
-        let why = "Without an actor the key is the secret: it must contain a UUID.";
+    if is_secret && !key.contains_uuid_or_ulid() {
+        let why = "Nothing but the key tells callers apart here: it must contain a UUID or a ULID.";
         return Err(Problem::new(Code::KeyInvalid, why));
     }
     Ok(key)

@@ -21,7 +21,7 @@
 //! The handler runs in a task of its own: a client that hangs up does not cancel it, and task-locals of the
 //! server are not there. Extensions and the tracing span are.
 
-mod actor;
+pub(crate) mod actor;
 pub(crate) mod admit;
 pub(crate) mod answer;
 mod capture;
@@ -50,7 +50,7 @@ pub use limits::Limits;
 pub use operations::{Operation, OperationError, Operations};
 pub use params::Params;
 pub use route::{Automatic, Published, Resolve, Route};
-pub(crate) use route::{named, operations};
+pub(crate) use route::{by_name, published};
 pub use running::Running;
 pub use service::Idempotency;
 pub(crate) use service::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST, new_holder};
@@ -196,7 +196,7 @@ impl IdempotencyLayer {
         let name = policy.operation.clone();
         match One::new(policy) {
             Ok(one) => {
-                route::publish(&self.shared, one.operation());
+                route::publish(&self.shared, one.published());
                 self.clone().resolve(one)
             }
             Err(error) => panic!("the policy of {name} cannot hold: {error}"),

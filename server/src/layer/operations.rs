@@ -48,6 +48,11 @@ pub enum OperationError {
         /// The other operation.
         other: String,
     },
+    /// An alias that is method and path, and cannot be.
+    Alias {
+        /// What is wrong with it.
+        why: String,
+    },
     /// The contract cannot hold.
     Policy(PolicyError),
 }
@@ -59,6 +64,7 @@ impl fmt::Display for OperationError {
                 "method: GET, HEAD, OPTIONS, TRACE and CONNECT take no keys; write POST, PATCH, PUT or DELETE",
             ),
             Self::Path { why } => write!(f, "path: {why}"),
+            Self::Alias { why } => write!(f, "aliases: {why}"),
             Self::SameRequests { other } => write!(f, "path: {other} takes the same requests; give them one operation"),
             Self::SameName { name, other } => {
                 write!(f, "{name:?} also names {other}; every name and alias belongs to one operation")
@@ -76,15 +82,19 @@ pub struct Operations {
     table: Arc<RwLock<Arc<Table>>>,
 }
 
+type Routers = HashMap<Method, matchit::Router<Entry>>;
+
 struct Table {
-    routers: HashMap<Method, matchit::Router<Entry>>,
+    routers: Routers,
     fallback: Automatic,
     names: Arc<BTreeSet<String>>,
     /// In the order in which they were written down.
     published: Vec<Published>,
 }
 
+#[derive(Clone)]
 struct Entry {
+    /// What matched: the operation's path, or that of an alias.
     template: String,
     policy: Arc<Policy>,
     profile: Arc<Profile>,
@@ -123,7 +133,8 @@ impl Table {
     fn new(operations: Vec<Operation>, others: Policy) -> Result<Self, Vec<(usize, OperationError)>> {
         let mut errors = Vec::new();
         let mut owners: HashMap<String, (usize, String)> = HashMap::new();
-        let mut routers: HashMap<Method, matchit::Router<Entry>> = HashMap::new();
+        let mut routers: Routers = HashMap::new();
+        let mut entries: HashMap<usize, Entry> = HashMap::new();
         for (number, operation) in operations.iter().enumerate() {
             let name = operation.policy.operation.to_string();
             let mut own: Vec<String> = std::iter::once(&name).chain(&operation.policy.aliases).cloned().collect();
@@ -165,30 +176,22 @@ impl Table {
                     continue;
                 }
             };
-            let entry = Entry { template: template.clone(), policy: Arc::new(policy), profile };
+            let router = routers.entry(method.clone()).or_default();
+            let policy = Arc::new(policy);
             published.push(Published {
-                policy: Arc::clone(&entry.policy),
-                profile: Arc::clone(&entry.profile),
-                method: Some(method.clone()),
+                policy: Arc::clone(&policy),
+                profile: Arc::clone(&profile),
+                method: Some(method),
                 path: Some(path),
                 automatic: false,
             });
-            let router = routers.entry(method).or_default();
+            let entry = Entry { template: template.clone(), policy, profile };
+            entries.insert(number, entry.clone());
             if let Err(error) = router.insert(&template, entry) {
                 errors.push((number, refused(router, &error)));
             }
         }
-        // An alias that is somebody's path would never be asked for, or answer for another operation's requests.
-        for (alias, (number, owner)) in &owners {
-            let Some((method, path)) = alias.split_once(' ') else { continue };
-            let router = Method::from_bytes(method.as_bytes()).ok().and_then(|method| routers.get(&method));
-            let Some(taken) = router.and_then(|router| router.at(path).ok()) else { continue };
-            if taken.value.policy.operation != *owner && errors.is_empty() {
-                let error =
-                    OperationError::SameName { name: alias.clone(), other: taken.value.policy.operation.to_string() };
-                errors.push((*number, error));
-            }
-        }
+        add_former_paths(&owners, &entries, &mut routers, &mut errors);
         let fallback = match Automatic::new(others) {
             Ok(fallback) => Some(fallback),
             Err(error) => {
@@ -199,9 +202,48 @@ impl Table {
         match fallback {
             Some(fallback) if errors.is_empty() => {
                 published.extend(fallback.operations());
-                Ok(Self { routers, fallback, names: Arc::new(owners.into_keys().collect()), published })
+                Ok(Self { routers, published, fallback, names: Arc::new(owners.into_keys().collect()) })
             }
             _ => Err(errors),
+        }
+    }
+}
+
+/// An alias with a space is a method and a path where the operation's requests once went, and may still go: they are
+/// its own, unless another operation's path takes them.
+fn add_former_paths(
+    owners: &HashMap<String, (usize, String)>,
+    entries: &HashMap<usize, Entry>,
+    routers: &mut Routers,
+    errors: &mut Vec<(usize, OperationError)>,
+) {
+    let mut former = Vec::new();
+    for (alias, (number, owner)) in owners {
+        let Some((method, path)) = alias.split_once(' ') else { continue };
+        let (Ok(method), Some(entry)) = (Method::from_bytes(method.as_bytes()), entries.get(number)) else { continue };
+        if let Err(why) = check_path(path) {
+            errors.push((*number, OperationError::Alias { why: format!("{alias:?}: {why}") }));
+            continue;
+        }
+        let some = sample(path);
+        let taken = routers.get(&method).and_then(|router| router.at(&some).ok());
+        match taken.map(|taken| taken.value.policy.operation.to_string()) {
+            Some(other) if other != *owner => {
+                errors.push((*number, OperationError::SameName { name: alias.clone(), other }));
+            }
+            Some(_) => {}
+            None => former.push((*number, method, Entry { template: normalised(path), ..entry.clone() })),
+        }
+    }
+    for (number, method, entry) in former {
+        let router = routers.entry(method).or_default();
+        let template = entry.template.clone();
+        if let Err(error) = router.insert(&template, entry) {
+            let why = match refused(router, &error) {
+                OperationError::SameRequests { other } => format!("{other} takes the same requests"),
+                other => other.to_string(),
+            };
+            errors.push((number, OperationError::Alias { why: format!("{template:?}: {why}") }));
         }
     }
 }
@@ -338,6 +380,24 @@ mod tests {
             let params: Vec<String> = params.into_iter().map(str::to_owned).collect();
             assert_eq!(of(&operations, method, target), (name.into(), configured, params), "{target}");
         }
+    }
+
+    #[test]
+    fn a_former_path_leads_to_the_operation_that_took_its_place() {
+        let mut moved = operation("pay", Method::POST, "/v2/{id}/pay");
+        moved.policy.aliases = vec!["POST /orders/{id}/pay".into(), "PUT /pay".into(), "POST /v2/7/pay".into()];
+        let operations = Operations::new(vec![moved], Policy::new("others")).unwrap();
+        for (method, target, params) in [
+            (Method::POST, "/v2/7/pay", vec!["7".to_owned()]),
+            (Method::POST, "/orders/7/pay", vec!["7".to_owned()]),
+            (Method::PUT, "/pay", vec![]),
+        ] {
+            assert_eq!(of(&operations, method, target), ("pay".into(), true, params), "{target}");
+        }
+        let mut bad = operation("a", Method::PUT, "/a");
+        bad.policy.aliases = vec!["PUT /b/:id".into()];
+        let error = Operations::new(vec![bad], Policy::new("others")).unwrap_err().remove(0).1;
+        assert!(error.to_string().contains("{id}"), "{error}");
     }
 
     #[test]

@@ -59,7 +59,10 @@ impl Seen {
         let status = response.status().as_u16();
         let headers = response.headers_mut();
         headers.entry(names::REQUEST_ID).or_insert(self.request_id.clone());
-        if let Some(tag) = self.actor.as_ref().and_then(|actor| shared.actor.tag(actor, &shared.store)) {
+        // A 401 says that nobody is signed in, also where the service behind says it.
+        if status != 401
+            && let Some(tag) = self.actor.as_ref().and_then(|actor| shared.actor.tag(actor, &shared.store))
+        {
             headers.insert(names::ACTOR, tag);
         }
         let state = headers.get(names::STATE).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -97,7 +97,7 @@ pub(crate) fn publish(shared: &Shared, operation: Published) {
 }
 
 /// Every operation of a layer, each name once.
-pub(crate) fn operations(shared: &Shared) -> Vec<Published> {
+pub(crate) fn published(shared: &Shared) -> Vec<Published> {
     let mut all = shared.resolve.operations();
     let known = shared.policies.lock().unwrap_or_else(PoisonError::into_inner);
     for operation in known.iter() {
@@ -109,8 +109,8 @@ pub(crate) fn operations(shared: &Shared) -> Vec<Published> {
 }
 
 /// The operation that a name means: its own, a former one, or method and path.
-pub(crate) fn named(shared: &Shared, name: &str) -> Option<Route> {
-    if let Some(operation) = operations(shared).iter().find(|operation| operation.is_called(name)) {
+pub(crate) fn by_name(shared: &Shared, name: &str) -> Option<Route> {
+    if let Some(operation) = published(shared).iter().find(|operation| operation.is_called(name)) {
         return Some(operation.route());
     }
     let (method, path) = name.split_once(' ').filter(|(_, path)| path.starts_with('/'))?;
@@ -139,7 +139,7 @@ impl One {
     }
 
     /// Where its method router stands is known only once a request came.
-    pub(crate) fn operation(&self) -> Published {
+    pub(crate) fn published(&self) -> Published {
         Published {
             policy: Arc::clone(&self.policy),
             profile: self.profile(None),
@@ -181,7 +181,7 @@ impl Resolve for One {
     }
 
     fn operations(&self) -> Vec<Published> {
-        vec![self.operation()]
+        vec![self.published()]
     }
 }
 

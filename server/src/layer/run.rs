@@ -113,9 +113,10 @@ impl Attempt {
     /// Before this moment the handler must be gone: from then on the record may be settled from outside.
     fn drop_at(&self) -> Instant {
         let probe_after = self.policy.probe_after();
-        // Nobody calls the claim lapsed before its last proof is a lease old.
+        // Nobody calls the claim lapsed before its last proof is a lease old; that moment may have passed already.
         let proved_ago = self.shared.store.clock().monotonic().saturating_sub(self.hold.proved_at());
-        let lapses = Instant::now() + self.policy.lease.saturating_sub(proved_ago);
+        let now = Instant::now();
+        let lapses = now.checked_sub(proved_ago).unwrap_or(now) + self.policy.lease;
         lapses.min(self.deadline) + probe_after.saturating_sub((probe_after / 10).min(Duration::from_secs(1)))
     }
 

@@ -67,7 +67,7 @@ where
         let shared = Arc::clone(&self.shared);
         let (mut parts, body) = request.into_parts();
         let body = Body::new(body);
-        let expected_actor = parts.headers.get(names::ACTOR).cloned();
+        let expected_actor = parts.headers.get_all(names::ACTOR).iter().cloned().collect();
         names::strip_ours(&mut parts.headers);
         shared.actor.strip(&mut parts);
 
@@ -119,7 +119,7 @@ struct Covered<'a> {
     shared: &'a Arc<Shared>,
     route: Route,
     request_id: http::HeaderValue,
-    expected_actor: Option<http::HeaderValue>,
+    expected_actor: Vec<http::HeaderValue>,
 }
 
 impl Covered<'_> {
@@ -132,12 +132,19 @@ impl Covered<'_> {
     {
         match self.decide(parts, body, inner, seen).await {
             Ok(response) => response,
-            Err(problem) => problem.into_response(),
+            Err(problem) => {
+                match problem.code {
+                    Code::ActorRequired => self.shared.actor.explain_once(),
+                    Code::ActorChanged => self.shared.actor.explain_change_once(),
+                    _ => {}
+                }
+                problem.into_response()
+            }
         }
     }
 
     async fn decide<S>(
-        self,
+        &self,
         mut parts: Parts,
         body: Body,
         inner: S,
@@ -150,9 +157,10 @@ impl Covered<'_> {
         S::Future: Send,
     {
         let policy = Arc::clone(&self.route.policy);
-        let actor = admit::actor(self.shared, &parts, self.expected_actor.as_ref(), &policy).await?;
+        let actor = admit::actor(self.shared, &parts, &policy).await?;
         seen.actor(&actor);
-        let key = admit::key(&parts, &self.shared.key_header, &policy, &actor)?;
+        admit::expected(self.shared, &actor, &self.expected_actor)?;
+        let key = admit::key(self.shared, &parts, &policy, &actor)?;
         seen.key(&key);
         let (body, reserved) = admit::body(&parts, body, &policy, &self.shared.budget).await?;
         let params = match self.route.params.clone() {
@@ -185,7 +193,8 @@ impl Covered<'_> {
                 profile: Arc::clone(&profile),
                 holder: new_holder(),
                 policy: Arc::clone(&policy),
-                fence_credentials: self.shared.actor.fences(),
+                // Where nobody needs to sign in, a retry may come from the other side of a sign-in.
+                fence_credentials: self.shared.actor.fences() || policy.anonymous,
             };
             let told = match self.shared.store.peek(&ask).await? {
                 Some(told) => told,

@@ -2,6 +2,7 @@
 //! rules, whether the handler is a function in this process or a server behind a socket.
 
 pub(crate) mod admin;
+pub(crate) mod ask;
 pub(crate) mod forward;
 mod hop;
 pub(crate) mod listen;

@@ -12,7 +12,7 @@ use samekey_core::{KeyRule, KeyTime, Timeless};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::layer::{Published, Shared, operations};
+use crate::layer::{Published, Shared, published};
 use crate::names;
 
 pub(super) async fn get(State(shared): State<Arc<Shared>>, request: Request) -> Response {
@@ -40,7 +40,7 @@ fn is_known(headers: &HeaderMap, tag: &str) -> bool {
 }
 
 fn document(shared: &Shared) -> Value {
-    let mut operations = operations(shared);
+    let mut operations = published(shared);
     let default = operations.iter().position(|operation| operation.automatic).map(|at| operations.remove(at));
     json!({
         "version": 1,

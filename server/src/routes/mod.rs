@@ -33,7 +33,7 @@ pub use cors::{Origin, OriginError};
 pub(crate) use front::Front;
 pub use place::{Prefix, PrefixError};
 
-use crate::layer::{Route, Shared, admit, named, new_holder, request_id};
+use crate::layer::{Route, Shared, admit, by_name, new_holder, request_id};
 use crate::names;
 use crate::problem::{Place, Problem};
 use crate::store::Ask;
@@ -95,17 +95,18 @@ impl Caller {
     /// Actor, key and operation of a request; the refusal that a delivery would hear, too.
     async fn admit(shared: &Shared, mut parts: Parts) -> Result<Self, Response> {
         let request_id = request_id(&mut parts);
-        let expected = parts.headers.get(names::ACTOR).cloned();
+        let expected: Vec<HeaderValue> = parts.headers.get_all(names::ACTOR).iter().cloned().collect();
         names::strip_ours(&mut parts.headers);
         shared.actor.strip(&mut parts);
         let Some(name) = operation(parts.uri.query()) else {
             return Err(plain(StatusCode::BAD_REQUEST, "Name the operation: ?operation=orders.create"));
         };
         let refuse = |problem: Problem| problem.answer(&Place { prefix: &shared.prefix, operation: Some(&name) });
-        let route = named(shared, &name);
+        let route = by_name(shared, &name);
         let policy = route.as_ref().map_or_else(|| Arc::new(Policy::new(name.clone())), |route| route.policy.clone());
-        let actor = admit::actor(shared, &parts, expected.as_ref(), &policy).await.map_err(refuse)?;
-        let key = admit::key(&parts, &shared.key_header, &policy, &actor).map_err(refuse)?;
+        let actor = admit::actor(shared, &parts, &policy).await.map_err(refuse)?;
+        admit::expected(shared, &actor, &expected).map_err(refuse)?;
+        let key = admit::key(shared, &parts, &policy, &actor).map_err(refuse)?;
         let Some(route) = route else {
             return Err(plain(StatusCode::NOT_FOUND, "There is no such operation; see the contract."));
         };

@@ -91,6 +91,15 @@ pub enum StoreError {
         /// What could not be read.
         what: Arc<str>,
     },
+    /// The key has a record under a name of another configuration. Whether it is the same command, only that one knows.
+    #[error(
+        "the key has a record of the operation {operation}, which this server's configuration does not name; \
+         add it to the aliases of the operation that took its place"
+    )]
+    UnnamedOperation {
+        /// The name.
+        operation: Arc<str>,
+    },
     /// Anything else.
     #[error("{place}: {source}")]
     Backend {

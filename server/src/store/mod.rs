@@ -60,7 +60,7 @@ pub struct Ask {
     pub policy: Arc<Policy>,
     /// A nonce drawn for this delivery.
     pub holder: Holder,
-    /// A key with a UUID that is unknown here but known under another actor is `actor_changed`.
+    /// A key with a UUID or ULID that is unknown here but known under another actor is `actor_changed`.
     pub fence_credentials: bool,
 }
 
@@ -232,6 +232,18 @@ impl Store {
     pub(crate) fn provider_key(&self, actor: &Actor, operation: &str, key: &Key, effect: &str) -> String {
         let parts = [actor.stored(), operation, key.expose(), effect].map(str::as_bytes);
         crate::hex(&self.keyed_hash("provider", &parts)[..16])
+    }
+
+    /// Keeps what kind of actor this store's records belong to. `Some` is another kind that was kept before and
+    /// stands in the way: records under it are still remembered, and nothing was changed.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn keep_actor_kind(
+        &self,
+        kind: &str,
+        remember: Duration,
+        accept_change: bool,
+    ) -> Result<Option<String>, StoreError> {
+        self.inner.backend.keep_actor_kind(kind.to_owned(), remember, accept_change).await
     }
 
     /// What the store's clock shows.

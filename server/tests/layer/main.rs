@@ -1,5 +1,6 @@
 //! The layer around axum handlers, on a real SQLite store.
 
+mod anonymous;
 mod binding;
 mod handlers;
 mod hangups;

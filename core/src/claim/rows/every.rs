@@ -118,7 +118,7 @@ fn every_event(known: bool) -> Vec<What> {
     for at in [-1, 0, 1] {
         for this_revision in [true, false] {
             let seen = Seen { at, this_revision };
-            for verdict in [Verdict::Done, Verdict::Refused, Verdict::Nothing, Verdict::Unclear] {
+            for verdict in [Verdict::Done, Verdict::Refused, Verdict::Broke, Verdict::Nothing, Verdict::Unclear] {
                 all.push(What::Probe { seen, verdict });
                 if verdict != Verdict::Unclear {
                     all.extend([false, true].map(|force| What::Operator { seen, force, verdict }));
@@ -236,6 +236,7 @@ fn event_of(what: &What, record: &Record, context: &Context<'_>) -> Event {
             let verdict = match verdict {
                 Verdict::Done => Probed::Done(answer(201)),
                 Verdict::Refused => Probed::Done(answer(404)),
+                Verdict::Broke => Probed::Done(answer(500)),
                 Verdict::Nothing => Probed::Absent,
                 Verdict::Unclear => Probed::Unclear,
             };
@@ -245,6 +246,7 @@ fn event_of(what: &What, record: &Record, context: &Context<'_>) -> Event {
             let settlement = match verdict {
                 Verdict::Done => Settlement::Ended(answer(201)),
                 Verdict::Refused => Settlement::Ended(answer(404)),
+                Verdict::Broke => Settlement::Ended(answer(500)),
                 Verdict::Nothing | Verdict::Unclear => Settlement::Released,
             };
             Event::Operator { revision: revision(seen), looked_at: moment(seen), force, settlement }
@@ -271,7 +273,8 @@ fn sound(before: Option<&Record>, after: &Record) {
     assert_eq!(after.finished_at.is_some(), over || released);
     assert!(!(after.took_over && (over || released)));
     assert_eq!(after.fingerprint.is_none(), after.ended == Some(Ended::Closed));
-    assert!(!released || after.effects.open == 0);
+    let nothing_happened = released || after.state == State::Failed && !after.effect_unknown();
+    assert!(!nothing_happened || after.effects.open == 0);
     assert!(after.lease_until <= after.deadline);
     let Some(before) = before else { return };
     assert!(after.fence.attempt >= before.fence.attempt);
@@ -297,6 +300,11 @@ fn is_new(new: New, what: &What, before: Option<&Record>, outcome: &Outcome) -> 
             && after.took_over == flag
             && (after.lease_until, after.deadline) == (NOW + LEASE, NOW + TIMEOUT)
     };
+    let closes = matches!(new, New::ReleasedAndEffectsClosed | New::FailedAndEffectsClosed);
+    let closed = match before.map_or(NO_EFFECTS, |record| record.effects) {
+        OPEN => NOT_APPLIED,
+        others => others,
+    };
     let as_new = match new {
         New::Same | New::Forgotten | New::Judged => false,
         New::FirstClaim => claim(1, false),
@@ -306,6 +314,7 @@ fn is_new(new: New, what: &What, before: Option<&Record>, outcome: &Outcome) -> 
             kept && after.state == State::InProgress && after.lease_until == deadline.min(NOW + LEASE)
         }
         New::Ended(state) => kept && after.state == state && after.expires_at == Some(NOW + RETENTION),
+        New::FailedAndEffectsClosed => kept && after.state == State::Failed,
         New::Released | New::ReleasedAndEffectsClosed => kept && after.state == State::Released,
         New::Uncertain(reason) => {
             let settle_after = before.and_then(|record| record.settle_after).unwrap_or(NOW + PROBE_AFTER);
@@ -330,7 +339,7 @@ fn is_new(new: New, what: &What, before: Option<&Record>, outcome: &Outcome) -> 
         New::Closed => after.ended == Some(Ended::Closed) && fence(attempt, NEW),
         New::Tombstone => kept && after.state == State::Expired && !after.has_response,
     };
-    as_new && !outcome.forgotten && outcome.effects_closed == (new == New::ReleasedAndEffectsClosed)
+    as_new && !outcome.forgotten && outcome.effects_closed == closes && (!closes || after.effects == closed)
 }
 
 #[test]

@@ -29,6 +29,15 @@ fn ended_from(record: &Record, answer: &Terminal) -> Record {
     }
 }
 
+/// A failure closes open effects, unless it says that the effect is unknown.
+fn settled_from(record: &Record, answer: &Terminal) -> Result<Write, Refused> {
+    let written = ended_from(record, answer);
+    if answer.status == Some(404) && record.effects == OPEN {
+        return Ok(Write::UpdateAndCloseEffects(Record { effects: NOT_APPLIED, ..written }));
+    }
+    wrote(written)
+}
+
 /// Settled by whoever looked at the record of [`uncertain`] at the earliest moment.
 fn settles_at(moment: Timestamp) -> Record {
     Record { settle_after: Some(moment), took_over: true, ..uncertain() }
@@ -76,10 +85,10 @@ fn p1_a_probe_that_found_the_effect_ends_the_record() {
     let policy = policy().recovery(Recovery::Probe);
     for effects in [NO_EFFECTS, OPEN, FINISHED] {
         let record = Record { effects, ..settles_at(NOW - ms(5)) };
-        for status in [201, 404] {
+        for status in [201, 404, 500] {
             let answer = answer(status);
             let written = probe(&record, &policy, 7, NOW - ms(5), Probed::Done(answer.clone()));
-            assert_eq!(written, wrote(ended_from(&record, &answer)));
+            assert_eq!(written, settled_from(&record, &answer));
         }
     }
 }
@@ -121,12 +130,14 @@ fn operator(record: &Record, revision: u64, looked_at: Timestamp, settlement: Se
 
 #[test]
 fn o1_an_operator_who_saw_the_end_settles_at_any_time() {
-    for effects in [NO_EFFECTS, OPEN] {
+    for effects in [NO_EFFECTS, OPEN, FINISHED] {
         for settle_after in [NOW - ms(5), NOW + ms(5)] {
             let record = Record { effects, ..settles_at(settle_after) };
-            for status in [201, 404] {
-                let written = operator(&record, 7, NOW - ms(50), Settlement::Ended(answer(status)));
-                assert_eq!(written, wrote(ended_from(&record, &answer(status))));
+            for status in [201, 404, 500] {
+                if effects != OPEN || status != 404 {
+                    let written = operator(&record, 7, NOW - ms(50), Settlement::Ended(answer(status)));
+                    assert_eq!(written, wrote(ended_from(&record, &answer(status))));
+                }
                 for revision in [6, 8] {
                     let written = operator(&record, revision, NOW, Settlement::Ended(answer(status)));
                     assert_eq!(written, nothing(&record), "the record moved on");
@@ -134,6 +145,18 @@ fn o1_an_operator_who_saw_the_end_settles_at_any_time() {
             }
         }
     }
+}
+
+#[test]
+fn o1_an_operator_who_saw_late_that_it_failed_closes_the_effects() {
+    let record = Record { effects: OPEN, ..settles_at(NOW - ms(5)) };
+    let failed = || Settlement::Ended(answer(404));
+    assert_eq!(operator(&record, 7, NOW - ms(5), failed()), settled_from(&record, &answer(404)));
+    assert_eq!(operator(&record, 7, NOW - ms(5) - TICK, failed()), nothing(&record), "it may still come true");
+    assert_eq!(operator(&record, 6, NOW, failed()), nothing(&record));
+    let policy = policy();
+    let forced = Event::Operator { revision: 7, looked_at: NOW - ms(50), force: true, settlement: failed() };
+    assert_eq!(transition(&record, &forced, &context(&policy)), settled_from(&record, &answer(404)));
 }
 
 #[test]
@@ -167,6 +190,7 @@ fn g1_what_stayed_uncertain_too_long_will_never_run() {
         let answer = Terminal { status: None, reason: Some(Reason::GaveUp), result_id: None, has_response: false };
         let written = ended_from(&due, &answer);
         assert!(written.effect_unknown(), "clients never call it safe to repeat");
+        assert_eq!(written.effects, effects, "given up is not found out");
         assert_eq!(give_up(&due), wrote(written));
         let early = since(NOW - GIVE_UP + TICK);
         assert_eq!(give_up(&early), nothing(&early));

@@ -66,6 +66,8 @@ impl How {
 pub(super) enum Verdict {
     Done,
     Refused,
+    /// Failed, effect unknown.
+    Broke,
     Nothing,
     Unclear,
 }
@@ -104,6 +106,7 @@ pub(super) enum New {
     },
     LongerLease,
     Ended(State),
+    FailedAndEffectsClosed,
     Released,
     ReleasedAndEffectsClosed,
     /// Uncertain for this reason, or the one the holder gave; `settle_after` is kept if it was set.
@@ -302,11 +305,23 @@ pub(super) const TABLE: &[Row] = &[
     }),
     row("T2", New::Uncertain(Some(Reason::Lapse)), Hears::Ok, |f, w| f.lapsed() && matches!(w, What::Tick)),
     row("P1 completed", New::Ended(Completed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.probes(f, Verdict::Done)),
-    row("P1 failed", New::Ended(Failed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.probes(f, Verdict::Refused)),
+    row("P1 failed", New::Ended(Failed), Hears::Ok, |f, w| {
+        f.is(&[Uncertain]) && w.probes(f, Verdict::Refused) && !f.open()
+    }),
+    row("P1 failed, open", New::FailedAndEffectsClosed, Hears::Ok, |f, w| {
+        f.is(&[Uncertain]) && w.probes(f, Verdict::Refused)
+    }),
+    row("P1 unknown", New::Ended(Failed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.probes(f, Verdict::Broke)),
     row("P2", New::Released, Hears::Ok, |f, w| f.is(&[Uncertain]) && w.probes(f, Verdict::Nothing) && !f.open()),
     row("P3", New::Same, Hears::PresentState, |f, w| f.is(&[Uncertain]) && matches!(w, What::Probe { .. })),
     row("O1 completed", New::Ended(Completed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.settles(Verdict::Done)),
-    row("O1 failed", New::Ended(Failed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.settles(Verdict::Refused)),
+    row("O1 failed", New::Ended(Failed), Hears::Ok, |f, w| {
+        f.is(&[Uncertain]) && w.settles(Verdict::Refused) && !f.open()
+    }),
+    row("O1 failed, open", New::FailedAndEffectsClosed, Hears::Ok, |f, w| {
+        f.is(&[Uncertain]) && w.settles(Verdict::Refused) && w.saw_late_or_forces()
+    }),
+    row("O1 unknown", New::Ended(Failed), Hears::Ok, |f, w| f.is(&[Uncertain]) && w.settles(Verdict::Broke)),
     row("O2", New::ReleasedAndEffectsClosed, Hears::Ok, |f, w| {
         f.is(&[Uncertain]) && w.settles(Verdict::Nothing) && w.saw_late_or_forces()
     }),

@@ -16,7 +16,7 @@ pub(super) struct Remark {
     pub(super) text: String,
 }
 
-/// Request headers that are another one on each delivery: with one of them no retry is ever the same command.
+/// Request headers that change between deliveries: with one of them no retry is the same command.
 const FRESH: &[&str] = &[
     "x-request-id",
     "x-correlation-id",
@@ -33,9 +33,7 @@ const FRESH: &[&str] = &[
     "content-length",
     "authorization",
     "cookie",
-    "idempotency-key",
     "prefer",
-    "user-agent",
 ];
 
 /// Words of paths whose answers usually set a cookie.
@@ -73,7 +71,7 @@ pub(super) fn remarks(loaded: &Loaded) -> Vec<Remark> {
                 add(
                     true,
                     format!(
-                        "significant.headers has {header}, which changes with each delivery: every retry would be key_payload_mismatch; take it out"
+                        "significant.headers has {header}, which changes between deliveries: retries would be key_payload_mismatch; take it out"
                     ),
                 );
             }

@@ -89,9 +89,11 @@ impl Reader<'_> {
     }
 
     fn actor(&mut self, table: &DeTable<'_>, file: &mut File) {
-        let known: Vec<String> = ACTOR.iter().map(|(key, _)| (*key).to_owned()).collect();
+        let flags = super::ids(&self.command);
+        let kinds: Vec<_> = ACTOR.iter().filter(|(_, id)| flags.iter().any(|flag| flag == id)).collect();
+        let known: Vec<String> = kinds.iter().map(|(key, _)| (*key).to_owned()).collect();
         for (key, value) in table {
-            match ACTOR.iter().find(|(name, _)| *name == key.get_ref().as_ref()) {
+            match kinds.iter().find(|(name, _)| *name == key.get_ref().as_ref()) {
                 Some((_, id)) => self.value(id, key, value, &mut file.values),
                 None => self.unknown(key, &known),
             }
@@ -128,7 +130,8 @@ impl Reader<'_> {
     }
 
     pub(super) fn unknown(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, here: &[String]) {
-        let places = Places { top: &self.top, defaults: &self.defaults };
+        let flags = super::ids(&self.command);
+        let places = Places { flags: &flags, top: &self.top, defaults: &self.defaults };
         let (line, error) = (self.line(key.span().start), keys::unknown(key.get_ref(), here, &places));
         self.errors.add(Some(line), error);
     }

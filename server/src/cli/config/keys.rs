@@ -1,10 +1,18 @@
 //! Which keys stand where, and what to say of one that does not.
 
-/// Keys of `[actor]` and the flags they stand for. Kinds of actor that need more add their keys here.
-pub(super) const ACTOR: &[(&str, &str)] = &[("from", "actor"), ("trusted_proxies", "trusted_proxies")];
+/// Keys of `[actor]` and the flags they stand for.
+pub(super) const ACTOR: &[(&str, &str)] = &[
+    ("from", "actor"),
+    ("trusted_proxies", "trusted_proxies"),
+    ("jwt_key_file", "jwt_key_file"),
+    ("jwks_file", "jwks_file"),
+    ("jwt_audience", "jwt_audience"),
+    ("jwt_issuer", "jwt_issuer"),
+    ("accept_shared_actor", "accept_shared_actor"),
+];
 
 /// What is said on the command line or in the environment only: a file that holds it would say it for ever.
-pub(super) const FLAGS_ONLY: &[&str] = &["config", "accept_unnamed_records", "json", "strict"];
+pub(super) const FLAGS_ONLY: &[&str] = &["config", "accept_unnamed_records", "accept_actor_change", "json", "strict"];
 
 /// Keys of `[[operation]]` beside those of `[defaults]`.
 pub(super) const OPERATION: &[&str] = &["name", "aliases", "method", "path", "significant", "anonymous"];
@@ -22,20 +30,22 @@ const LATER: &[(&str, &str)] = &[
     ("lanes", "operations do not wait for each other"),
     ("probe", "uncertain outcomes are settled by hand; recovery is manual or rerun"),
     ("fence", "it is always there with credentials"),
-    ("jwt_key_file", "jwt is no kind of actor yet"),
-    ("jwks", "jwt is no kind of actor yet"),
+    ("jwks", "keys are read from a file, jwks_file"),
     ("journaled", "only handlers in Rust have a journal of effects"),
 ];
 
 /// Where a key belongs that stands in the wrong place.
 pub(super) struct Places<'a> {
+    pub(super) flags: &'a [String],
     pub(super) top: &'a [String],
     pub(super) defaults: &'a [String],
 }
 
 /// What to say of a key that is not known where it stands.
 pub(super) fn unknown(key: &str, here: &[String], places: &Places<'_>) -> String {
-    if let Some((_, why)) = LATER.iter().find(|(later, _)| *later == key) {
+    if let Some((_, why)) =
+        LATER.iter().find(|(later, _)| *later == key && !places.flags.iter().any(|flag| flag == later))
+    {
         return format!("{key} is not there yet: {why}; take it out");
     }
     if FLAGS_ONLY.contains(&key) {

@@ -33,7 +33,7 @@ const DEFAULT_FILE: &str = "samekey.toml";
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     words: Vec<OsString>,
-    reads_file: bool,
+    pub(super) reads_file: bool,
 }
 
 impl Source {
@@ -118,6 +118,7 @@ fn finish(matches: &ArgMatches, file: Option<File>, keep: Option<&ServerWide>) -
                     let line = operation.line_of(match error {
                         OperationError::Method => "method",
                         OperationError::Path { .. } | OperationError::SameRequests { .. } => "path",
+                        OperationError::Alias { .. } => "aliases",
                         OperationError::SameName { name, .. } if *name != operation.name => "aliases",
                         OperationError::SameName { .. } => "name",
                         _ => "",

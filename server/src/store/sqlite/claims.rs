@@ -1,7 +1,6 @@
 //! A delivery, and an event, meet their record: load, ask core, write what it says.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use samekey_core::claim::transition::{Finish, Probed, Settlement, Write};
@@ -10,8 +9,9 @@ use samekey_core::problem::Code;
 use samekey_core::select::{Profile, ProfileId};
 use samekey_core::{KeyTime, Policy, Timestamp};
 
-use super::named;
+use super::known::Known;
 use super::row::{self, Place};
+use super::statement::ByNames;
 use super::{Change, Purpose, Trouble};
 use crate::store::{Applied, Ask, Found, StoreError, StoredResponse, Told};
 
@@ -22,16 +22,12 @@ pub(super) struct Setting<'a> {
     pub(super) may_judge: &'a dyn Fn(&Policy) -> bool,
     /// When the store was made.
     pub(super) created_at: Timestamp,
-    /// Definitions that are known to stand in the store; forgotten when a transaction is rolled back.
-    pub(super) profiles: &'a mut HashMap<String, String>,
+    pub(super) known: &'a mut Known,
 }
 
 /// How often a delivery looks again after its place was taken between look and write. Under the write lock that
 /// cannot happen; a bound is cheaper than being wrong about it.
 const MAX_LOOKS: usize = 4;
-
-/// A configuration has tens of profiles; more come from many deploys under one process.
-const MAX_PROFILES_KNOWN: usize = 1024;
 
 /// The delivery's turn under the write lock. Says whether anything was written.
 pub(super) fn deliver(
@@ -43,9 +39,12 @@ pub(super) fn deliver(
 ) -> Result<(Told, bool), Trouble> {
     for _ in 0..MAX_LOOKS {
         let found = look_up(conn, ask)?;
+        if found.is_none() {
+            super::named::refuse_foreign(conn, ask)?;
+        }
         let (gate, marks) = match &found {
             Some(_) => (Gate::Open, unused_marks()),
-            None => (new_gate(conn, ask, crowded)?, marks(conn, ask, setting.created_at)?),
+            None => (gate(conn, ask, crowded, setting.known)?, marks(conn, ask, setting)?),
         };
         let verdict = decide(
             ask,
@@ -67,7 +66,7 @@ pub(super) fn deliver(
                 let place =
                     Place { actor: &ask.actor, operation: &ask.operation, key: &ask.key, configured: ask.configured };
                 if record.fingerprint.is_some() {
-                    keep_profile(conn, &ask.profile, setting.profiles)?;
+                    keep_profile(conn, &ask.profile, setting.known)?;
                 }
                 match row::insert(conn, &place, &record)? {
                     Some(id) => Some(Found { id, operation: ask.operation.to_string(), record }),
@@ -81,21 +80,32 @@ pub(super) fn deliver(
                 Some(Found { record, ..seen })
             }
         };
-        return Ok((tell(conn, say, found, setting.now)?, wrote));
+        if matches!(say, Say::Run(_)) {
+            setting.known.runs(&ask.actor);
+        }
+        let told = tell(conn, say, found, setting.now, usize::MAX)?;
+        return Ok((told.ok_or_else(|| changed(setting.place))?, wrote));
     }
     Err(changed(setting.place))
 }
 
-/// What a delivery is told without a turn under the write lock, if nothing is to be written.
-pub(super) fn peek(conn: &Connection, ask: &Ask, now: Timestamp, may_judge: bool) -> Result<Option<Told>, Trouble> {
-    let Some(found) = look_up(conn, ask)? else { return Ok(None) };
+/// What a delivery is told without a turn under the write lock, if nothing is to be written. The outer `None`: the
+/// answer is longer than `at_most`.
+pub(super) fn peek(
+    conn: &Connection,
+    ask: &Ask,
+    now: Timestamp,
+    may_judge: bool,
+    at_most: usize,
+) -> Result<Option<Option<Told>>, Trouble> {
+    let Some(found) = look_up(conn, ask)? else { return Ok(Some(None)) };
     // Without a record nothing is claimed here, and every row with one takes its holder from the delivery.
     let stand = Stand { gate: Gate::Open, marks: unused_marks() };
     let context = Context { now, policy: &ask.policy, may_judge, new_holder: ask.holder };
     let verdict = decide(ask, Purpose::Run, Some(&found.record), stand, &context);
     match verdict {
-        Verdict { write: Some(_), .. } | Verdict { say: Say::Run(_), .. } => Ok(None),
-        Verdict { write: None, say } => tell(conn, say, Some(found), now).map(Some),
+        Verdict { write: Some(_), .. } | Verdict { say: Say::Run(_), .. } => Ok(Some(None)),
+        Verdict { write: None, say } => Ok(tell(conn, say, Some(found), now, at_most)?.map(Some)),
     }
 }
 
@@ -126,16 +136,24 @@ fn unused_marks() -> Marks {
     Marks { forgotten_before: Timestamp::from_millis(i64::MIN), horizon: None }
 }
 
-fn tell(conn: &Connection, say: Say, found: Option<Found>, now: Timestamp) -> Result<Told, Trouble> {
+/// `None`: the answer is longer than `at_most`.
+fn tell(
+    conn: &Connection,
+    say: Say,
+    found: Option<Found>,
+    now: Timestamp,
+    at_most: usize,
+) -> Result<Option<Told>, Trouble> {
     let response = match (&say, &found) {
-        (Say::Replay | Say::Refuse(Code::ResponseNotStored), Some(found)) => row::response(conn, found.id)?,
-        _ => None,
+        (Say::Replay | Say::Refuse(Code::ResponseNotStored), Some(found)) => row::response(conn, found.id, at_most)?,
+        _ => Some(None),
     };
+    let Some(response) = response else { return Ok(None) };
     let profile = match say {
         Say::OtherProfile(id) => Some(profile(conn, id)?),
         _ => None,
     };
-    Ok(Told { say, found, response, profile, now })
+    Ok(Some(Told { say, found, response, profile, now }))
 }
 
 fn names(ask: &Ask) -> impl Iterator<Item = &str> {
@@ -145,90 +163,63 @@ fn names(ask: &Ask) -> impl Iterator<Item = &str> {
 /// The record of the key under any of the operation's names. Where an older configuration let it come to two,
 /// one that may not run again answers for both.
 pub(super) fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Trouble> {
-    let order = if ask.also.is_empty() { "" } else { "ORDER BY state = 'released', operation <> ?3, id" };
-    let sql = format!(
-        "SELECT {} FROM idempotency_keys WHERE idem_key = ?1 AND actor_id = ?2 AND operation IN ({}) {order} LIMIT 1",
-        row::COLUMNS,
-        placeholders(3, ask),
-    );
-    let mut statement = conn.prepare_cached(&sql)?;
+    static BY_NAMES: ByNames = ByNames::new(3, |names| {
+        // One name has one record: the order would cost a sorter.
+        let order = if names.contains(',') { "ORDER BY state = 'released', operation <> ?3, id" } else { "" };
+        format!(
+            "SELECT {} FROM idempotency_keys WHERE idem_key = ?1 AND actor_id = ?2 AND operation IN ({names}) {order} \
+             LIMIT 1",
+            row::COLUMNS
+        )
+    });
+    let mut statement = conn.prepare_cached(&BY_NAMES.text(1 + ask.also.len()))?;
     let values = [ask.key.expose(), ask.actor.stored()].into_iter().chain(names(ask));
     let mut rows = statement.query(params_from_iter(values))?;
     rows.next()?.map(row::read).transpose()
 }
 
-/// `?3,?4,…` for the operation's names, from the parameter `first` on.
-fn placeholders(first: usize, ask: &Ask) -> String {
-    let numbers: Vec<String> = (first..=first + ask.also.len()).map(|number| format!("?{number}")).collect();
-    numbers.join(",")
-}
-
-/// What stands before a new record.
-fn new_gate(conn: &Connection, ask: &Ask, crowded: bool) -> Result<Gate, Trouble> {
-    named::refuse_foreign(conn, ask)?;
-    gate(conn, ask, crowded)
-}
-
 /// What stands before a new claim. The fence comes first: it says more than that the server is busy.
-fn gate(conn: &Connection, ask: &Ask, crowded: bool) -> Result<Gate, Trouble> {
-    if ask.fence_credentials && ask.key.contains_uuid() && is_known_to_another(conn, ask)? {
+fn gate(conn: &Connection, ask: &Ask, crowded: bool, known: &mut Known) -> Result<Gate, Trouble> {
+    if ask.fence_credentials && ask.key.contains_uuid_or_ulid() && is_known_to_another(conn, ask)? {
         return Ok(Gate::ActorChanged);
     }
     if crowded {
         return Ok(Gate::Overloaded);
     }
-    let in_progress: u32 = conn
-        .prepare_cached(
-            "SELECT count(*) FROM (SELECT 1 FROM idempotency_keys WHERE actor_id = ?1 AND state = 'in_progress' LIMIT ?2)",
-        )?
-        .query_row((ask.actor.stored(), ask.policy.quota), |row| row.get(0))?;
-    Ok(if in_progress >= ask.policy.quota { Gate::Quota } else { Gate::Open })
+    Ok(if known.is_over(conn, &ask.actor, ask.policy.quota)? { Gate::Quota } else { Gate::Open })
 }
 
 fn is_known_to_another(conn: &Connection, ask: &Ask) -> rusqlite::Result<bool> {
-    let sql = format!(
-        "SELECT 1 FROM idempotency_keys WHERE idem_key = ?1 AND actor_id <> ?2 AND operation IN ({}) LIMIT 1",
-        placeholders(3, ask),
-    );
+    static BY_NAMES: ByNames = ByNames::new(3, |names| {
+        format!(
+            "SELECT 1 FROM idempotency_keys WHERE idem_key = ?1 AND actor_id <> ?2 AND operation IN ({names}) LIMIT 1"
+        )
+    });
     let values = [ask.key.expose(), ask.actor.stored()].into_iter().chain(names(ask));
-    conn.prepare_cached(&sql)?.exists(params_from_iter(values))
+    conn.prepare_cached(&BY_NAMES.text(1 + ask.also.len()))?.exists(params_from_iter(values))
 }
 
 /// Where memory begins for the operation. The row that operations outside the configuration share counts for
 /// every one: it may have been outside when the key was forgotten.
-fn marks(conn: &Connection, ask: &Ask, created_at: Timestamp) -> rusqlite::Result<Marks> {
-    let sql = format!(
-        "SELECT (SELECT max(mark) FROM forgotten_before WHERE operation IN ('',{})), \
-         (SELECT value FROM meta WHERE name = 'horizon')",
-        placeholders(1, ask),
-    );
-    let (mark, horizon): (Option<i64>, Option<i64>) =
-        conn.prepare_cached(&sql)?.query_row(params_from_iter(names(ask)), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let start = created_at - ask.policy.remember;
-    Ok(Marks {
-        forgotten_before: mark.map_or(start, |mark| start.max(Timestamp::from_millis(mark))),
-        horizon: horizon.map(Timestamp::from_millis),
-    })
+fn marks(conn: &Connection, ask: &Ask, setting: &mut Setting<'_>) -> rusqlite::Result<Marks> {
+    let memory = setting.known.memory(conn)?;
+    let start = setting.created_at - ask.policy.remember;
+    let newest = memory.newest(names(ask).chain([""]));
+    Ok(Marks { forgotten_before: newest.map_or(start, |mark| start.max(mark)), horizon: memory.horizon })
 }
 
 /// Keeps the profile that a new record is bound under. Two lists under one name would let a changed payload pass.
-fn keep_profile(conn: &Connection, profile: &Profile, known: &mut HashMap<String, String>) -> Result<(), Trouble> {
-    let (id, definition) = (profile.id().to_string(), profile.definition());
-    if known.len() >= MAX_PROFILES_KNOWN {
-        known.clear();
+fn keep_profile(conn: &Connection, profile: &Arc<Profile>, known: &mut Known) -> Result<(), Trouble> {
+    if known.has(profile) {
+        return Ok(());
     }
-    let kept = match known.get(&id) {
-        Some(kept) => kept,
-        None => {
-            conn.prepare_cached("INSERT INTO profiles (id, definition) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-                .execute((&id, &definition))?;
-            let kept = conn
-                .prepare_cached("SELECT definition FROM profiles WHERE id = ?1")?
-                .query_row([&id], |row| row.get(0))?;
-            known.entry(id.clone()).or_insert(kept)
-        }
-    };
-    if *kept == definition {
+    let (id, definition) = (profile.id().to_string(), profile.definition());
+    conn.prepare_cached("INSERT INTO profiles (id, definition) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .execute((&id, &definition))?;
+    let kept: String =
+        conn.prepare_cached("SELECT definition FROM profiles WHERE id = ?1")?.query_row([&id], |row| row.get(0))?;
+    if kept == definition {
+        known.add(profile);
         return Ok(());
     }
     Err(Trouble::Item(StoreError::unreadable(format!("profile {id} names another list of significant fields"))))
@@ -255,14 +246,16 @@ fn new_holder(place: &Arc<str>) -> Result<Holder, Trouble> {
 pub(super) fn apply(
     conn: &Connection,
     change: &Change,
-    setting: &Setting<'_>,
+    setting: &mut Setting<'_>,
 ) -> Result<(Applied, Option<(String, String)>), Trouble> {
-    let sql = format!(
-        "SELECT {}, actor_id, idem_key, CASE WHEN configured THEN operation ELSE '' END \
-         FROM idempotency_keys WHERE id = ?1",
-        row::COLUMNS,
-    );
-    let mut statement = conn.prepare_cached(&sql)?;
+    static SELECT: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "SELECT {}, actor_id, idem_key, CASE WHEN configured THEN operation ELSE '' END \
+             FROM idempotency_keys WHERE id = ?1",
+            row::COLUMNS,
+        )
+    });
+    let mut statement = conn.prepare_cached(&SELECT)?;
     let mut rows = statement.query([change.id.0])?;
     let Some(row) = rows.next()? else { return Ok((Applied { record: None, refused: None }, None)) };
     let Found { id, record, .. } = row::read(row)?;
@@ -295,6 +288,7 @@ pub(super) fn apply(
                      ON CONFLICT DO UPDATE SET mark = max(mark, excluded.mark)",
                 )?
                 .execute((mark_name, mark.as_millis()))?;
+                setting.known.forget();
             }
             Ok((Applied { record: None, refused: None }, Some(scope)))
         }

@@ -1,13 +1,17 @@
 //! Records in one SQLite file: WAL, `synchronous=FULL`, one writer thread that commits many queued writes in one
 //! transaction, and read-only connections beside it.
 
+#[cfg(feature = "cli")]
+mod actor_kind;
 mod claims;
+mod known;
 mod leases;
 mod named;
 mod open;
 mod reader;
 mod row;
 mod space;
+mod statement;
 #[cfg(test)]
 mod tests;
 mod wal;
@@ -20,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rusqlite::Connection;
 use samekey_core::Policy;
 use samekey_core::claim::judge::Judge;
 use samekey_core::claim::{Event, Say};
@@ -162,6 +167,9 @@ impl Shared {
     }
 }
 
+/// Longer answers are read on a thread that may block: their pages are not neighbours.
+const READ_NOW_BYTES: usize = 32 << 10;
+
 /// The open store.
 #[derive(Debug)]
 pub(super) struct Sqlite {
@@ -216,13 +224,26 @@ impl Sqlite {
 
     pub(super) async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
         let may_judge = self.may_judge(ask.policy.lease);
-        let (ask, clock) = (ask.clone(), self.shared.clock.clone());
-        self.readers.read(move |conn| claims::peek(conn, &ask, clock.now(), may_judge)).await
+        let clock = &self.shared.clock;
+        let now = self.readers.read_now(|conn| claims::peek(conn, ask, clock.now(), may_judge, READ_NOW_BYTES))?;
+        match now {
+            Some(told) => Ok(told),
+            None => {
+                let (ask, clock) = (ask.clone(), clock.clone());
+                let read = move |conn: &Connection| claims::peek(conn, &ask, clock.now(), may_judge, usize::MAX);
+                Ok(self.readers.read(read).await?.flatten())
+            }
+        }
     }
 
     pub(super) async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
-        let ask = ask.clone();
-        self.readers.read(move |conn| claims::look_up(conn, &ask)).await
+        match self.readers.read_now(|conn| claims::look_up(conn, ask).map(Some))? {
+            Some(found) => Ok(found),
+            None => {
+                let ask = ask.clone();
+                self.readers.read(move |conn| claims::look_up(conn, &ask)).await
+            }
+        }
     }
 
     pub(super) async fn operations_in_use(
@@ -234,7 +255,7 @@ impl Sqlite {
     }
 
     pub(super) async fn response(&self, id: RecordId) -> Result<Option<StoredResponse>, StoreError> {
-        self.readers.read(move |conn| row::response(conn, id)).await
+        Ok(self.readers.read(move |conn| row::response(conn, id, usize::MAX)).await?.flatten())
     }
 
     pub(super) async fn deliver(&self, ask: Ask) -> Result<Told, StoreError> {
@@ -296,7 +317,7 @@ impl Sqlite {
     }
 
     #[cfg(test)]
-    fn hook(&self, hook: impl FnOnce(&rusqlite::Connection) + Send + 'static) {
+    fn hook(&self, hook: impl FnOnce(&Connection) + Send + 'static) {
         self.jobs.send(Job::Hook(Box::new(hook))).unwrap();
     }
 }

@@ -52,11 +52,7 @@ pub(super) fn refuse_foreign(conn: &Connection, ask: &Ask) -> Result<(), Trouble
     while let Some(row) = rows.next()? {
         let name: String = row.get(0)?;
         if !is_automatic(&name) && !known.contains(&name) {
-            let why = format!(
-                "the key has a record of the operation {name}, which this server's configuration does not name; \
-                 add it to the aliases of the operation that took its place"
-            );
-            return Err(Trouble::Item(StoreError::unreadable(why)));
+            return Err(Trouble::Item(StoreError::UnnamedOperation { operation: name.into() }));
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
-use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use samekey_core::claim::{Effects, Ended, Fence, Holder, Reason, Record, State};
 use samekey_core::fingerprint::Fingerprint;
 use samekey_core::{Actor, Key, Timestamp};
@@ -73,38 +73,38 @@ pub(super) struct Place<'a> {
 
 /// Inserts a record or nothing, if the place is taken.
 pub(super) fn insert(conn: &Connection, place: &Place<'_>, record: &Record) -> rusqlite::Result<Option<RecordId>> {
+    // By position: looking parameters up by name takes longer than the insertion.
     let inserted = conn
         .prepare_cached(
             "INSERT INTO idempotency_keys (actor_id, operation, idem_key, configured, payload_hash, state, attempt, \
              holder, took_over, revision, lease_until, deadline, settle_after, not_before, reason, ended, status_code, \
              result_id, created_at, finished_at, expires_at) \
-             VALUES (:actor_id, :operation, :idem_key, :configured, :payload_hash, :state, :attempt, :holder, \
-             :took_over, :revision, :lease_until, :deadline, :settle_after, :not_before, :reason, :ended, \
-             :status_code, :result_id, :created_at, :finished_at, :expires_at) ON CONFLICT DO NOTHING",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) \
+             ON CONFLICT DO NOTHING",
         )?
-        .execute(named_params! {
-            ":actor_id": place.actor.stored(),
-            ":operation": place.operation,
-            ":idem_key": place.key.expose(),
-            ":configured": place.configured,
-            ":payload_hash": record.fingerprint.map(|fingerprint| fingerprint.to_text()),
-            ":state": record.state.as_str(),
-            ":attempt": record.fence.attempt,
-            ":holder": record.fence.holder.as_bytes(),
-            ":took_over": record.took_over,
-            ":revision": signed(record.revision),
-            ":lease_until": record.lease_until.as_millis(),
-            ":deadline": record.deadline.as_millis(),
-            ":settle_after": record.settle_after.map(Timestamp::as_millis),
-            ":not_before": record.not_before.map(Timestamp::as_millis),
-            ":reason": record.reason.map(Reason::as_str),
-            ":ended": record.ended.map(Ended::as_str),
-            ":status_code": record.status_code,
-            ":result_id": record.result_id,
-            ":created_at": record.created_at.as_millis(),
-            ":finished_at": record.finished_at.map(Timestamp::as_millis),
-            ":expires_at": record.expires_at.map(Timestamp::as_millis),
-        })?;
+        .execute(params![
+            place.actor.stored(),
+            place.operation,
+            place.key.expose(),
+            place.configured,
+            record.fingerprint.map(|fingerprint| fingerprint.to_text()),
+            record.state.as_str(),
+            record.fence.attempt,
+            record.fence.holder.as_bytes(),
+            record.took_over,
+            signed(record.revision),
+            record.lease_until.as_millis(),
+            record.deadline.as_millis(),
+            record.settle_after.map(Timestamp::as_millis),
+            record.not_before.map(Timestamp::as_millis),
+            record.reason.map(Reason::as_str),
+            record.ended.map(Ended::as_str),
+            record.status_code,
+            record.result_id,
+            record.created_at.as_millis(),
+            record.finished_at.map(Timestamp::as_millis),
+            record.expires_at.map(Timestamp::as_millis),
+        ])?;
     Ok((inserted == 1).then(|| RecordId(conn.last_insert_rowid())))
 }
 
@@ -119,52 +119,65 @@ pub(super) fn update(
 ) -> rusqlite::Result<bool> {
     let updated = conn
         .prepare_cached(
-            "UPDATE idempotency_keys SET payload_hash = :payload_hash, state = :state, attempt = :attempt, \
-             holder = :holder, took_over = :took_over, revision = :revision, lease_until = :lease_until, \
-             deadline = :deadline, settle_after = :settle_after, not_before = :not_before, reason = :reason, \
-             ended = :ended, status_code = :status_code, result_id = :result_id, finished_at = :finished_at, \
-             expires_at = :expires_at, \
-             response_headers = CASE WHEN :keeps THEN response_headers ELSE :headers END, \
-             response_body = CASE WHEN :keeps THEN response_body ELSE :body END \
-             WHERE id = :id AND revision = :seen",
+            "UPDATE idempotency_keys SET payload_hash = ?3, state = ?4, attempt = ?5, holder = ?6, took_over = ?7, \
+             revision = ?8, lease_until = ?9, deadline = ?10, settle_after = ?11, not_before = ?12, reason = ?13, \
+             ended = ?14, status_code = ?15, result_id = ?16, finished_at = ?17, expires_at = ?18, \
+             response_headers = CASE WHEN ?19 THEN response_headers ELSE ?20 END, \
+             response_body = CASE WHEN ?19 THEN response_body ELSE ?21 END \
+             WHERE id = ?1 AND revision = ?2",
         )?
-        .execute(named_params! {
-            ":id": id.0,
-            ":seen": signed(revision),
-            ":payload_hash": record.fingerprint.map(|fingerprint| fingerprint.to_text()),
-            ":state": record.state.as_str(),
-            ":attempt": record.fence.attempt,
-            ":holder": record.fence.holder.as_bytes(),
-            ":took_over": record.took_over,
-            ":revision": signed(record.revision),
-            ":lease_until": record.lease_until.as_millis(),
-            ":deadline": record.deadline.as_millis(),
-            ":settle_after": record.settle_after.map(Timestamp::as_millis),
-            ":not_before": record.not_before.map(Timestamp::as_millis),
-            ":reason": record.reason.map(Reason::as_str),
-            ":ended": record.ended.map(Ended::as_str),
-            ":status_code": record.status_code,
-            ":result_id": record.result_id,
-            ":finished_at": record.finished_at.map(Timestamp::as_millis),
-            ":expires_at": record.expires_at.map(Timestamp::as_millis),
-            ":keeps": record.has_response && response.is_none(),
-            ":headers": response.map(|response| header_bytes(&response.headers)),
-            ":body": response.filter(|_| record.has_response).map(|response| &response.body[..]),
-        })?;
+        .execute(params![
+            id.0,
+            signed(revision),
+            record.fingerprint.map(|fingerprint| fingerprint.to_text()),
+            record.state.as_str(),
+            record.fence.attempt,
+            record.fence.holder.as_bytes(),
+            record.took_over,
+            signed(record.revision),
+            record.lease_until.as_millis(),
+            record.deadline.as_millis(),
+            record.settle_after.map(Timestamp::as_millis),
+            record.not_before.map(Timestamp::as_millis),
+            record.reason.map(Reason::as_str),
+            record.ended.map(Ended::as_str),
+            record.status_code,
+            record.result_id,
+            record.finished_at.map(Timestamp::as_millis),
+            record.expires_at.map(Timestamp::as_millis),
+            record.has_response && response.is_none(),
+            response.map(|response| header_bytes(&response.headers)),
+            response.filter(|_| record.has_response).map(|response| &response.body[..]),
+        ])?;
     Ok(updated == 1)
 }
 
 /// Reads what is stored of a response into memory: its body may be missing, a tombstone has neither.
-pub(super) fn response(conn: &Connection, id: RecordId) -> Result<Option<StoredResponse>, Trouble> {
-    let read = conn
-        .prepare_cached("SELECT response_headers, response_body FROM idempotency_keys WHERE id = ?1")?
-        .query_row([id.0], |row| Ok((row.get::<_, Option<Vec<u8>>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?)))
+/// `Ok(None)`: its body is longer than `at_most`.
+pub(super) fn response(
+    conn: &Connection,
+    id: RecordId,
+    at_most: usize,
+) -> Result<Option<Option<StoredResponse>>, Trouble> {
+    // The length stands in the row's head; the pages of a body that is not wanted are not touched.
+    let mut statement = conn.prepare_cached(
+        "SELECT response_headers, \
+         CASE WHEN coalesce(octet_length(response_body), 0) <= ?2 THEN coalesce(response_body, x'') END \
+         FROM idempotency_keys WHERE id = ?1",
+    )?;
+    let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
+    let read = statement
+        .query_row((id.0, at_most), |row| Ok((row.get::<_, Option<Vec<u8>>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?)))
         .optional()?;
-    let Some((Some(headers), body)) = read else { return Ok(None) };
+    let (headers, body) = match read {
+        Some((Some(headers), Some(body))) => (headers, body),
+        Some((_, None)) => return Ok(None),
+        _ => return Ok(Some(None)),
+    };
     let headers = parse_headers(&headers).ok_or_else(|| {
         Trouble::Item(StoreError::unreadable(format!("record {} holds response_headers that are none", id.0)))
     })?;
-    Ok(Some(StoredResponse { headers, body: Bytes::from(body.unwrap_or_default()) }))
+    Ok(Some(Some(StoredResponse { headers, body: Bytes::from(body) })))
 }
 
 /// SQLite's integers are signed; a revision never comes near the difference.

@@ -4,7 +4,7 @@
 //! deliveries, so that no claim is called lapsed whose renewal was already here. Nobody is answered, and nobody is
 //! woken, before COMMIT returned.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use samekey_core::{Policy, Timestamp};
 use tokio::sync::oneshot;
 
 use super::claims::{self, Setting};
+use super::known::Known;
 use super::leases::{self, Lost, Why};
 use super::space::Space;
 use super::wal::Wal;
@@ -88,7 +89,7 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     space: Space,
     created_at: Timestamp,
-    profiles: HashMap<String, String>,
+    known: Known,
     /// Completions and the like; never behind deliveries.
     urgent: VecDeque<Job>,
     deliveries: VecDeque<Job>,
@@ -116,7 +117,7 @@ impl Writer {
             shared,
             space,
             created_at,
-            profiles: HashMap::new(),
+            known: Known::default(),
             urgent: VecDeque::new(),
             deliveries: VecDeque::new(),
             closing: Vec::new(),
@@ -222,15 +223,15 @@ impl Writer {
 
     fn transact(&mut self, batch: &[Job]) -> Result<Vec<Outcome>, Failed> {
         let begun = *self.trouble_since.get_or_insert_with(|| self.shared.clock.monotonic());
-        let in_the_way = if self.conn.is_autocommit() { "" } else { "ROLLBACK;" };
-        self.conn
-            .execute_batch(&format!("{in_the_way}BEGIN IMMEDIATE"))
+        let begun_anew = if self.conn.is_autocommit() { Ok(()) } else { self.conn.execute_batch("ROLLBACK") };
+        begun_anew
+            .and_then(|()| self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([]))
             .map_err(|error| Failed::ToBegin(StoreError::sqlite(&self.shared.place, error)))?;
         // The lock was waited for: other holders may have waited as long, so this is told before anything is judged.
         self.tell_judge(begun);
         let failed = match self.each(batch) {
-            Ok(outcomes) => match self.conn.execute_batch("COMMIT") {
-                Ok(()) => {
+            Ok(outcomes) => match self.conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])) {
+                Ok(_) => {
                     self.trouble_since = None;
                     self.tell_judge(begun);
                     return Ok(outcomes);
@@ -239,7 +240,7 @@ impl Writer {
             },
             Err(error) => Failed::Inside(StoreError::sqlite(&self.shared.place, error)),
         };
-        self.profiles.clear();
+        self.known.forget();
         // After some errors SQLite has rolled back already, after others it has not.
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")
@@ -267,9 +268,10 @@ impl Writer {
             now,
             may_judge: &may_judge,
             created_at: self.created_at,
-            profiles: &mut self.profiles,
+            known: &mut self.known,
         };
         let conn = &self.conn;
+        setting.known.begin(conn)?;
         let mut outcomes = Vec::with_capacity(batch.len());
         for job in batch {
             let (outcome, pages) = match job {
@@ -279,7 +281,7 @@ impl Writer {
                     4,
                 ),
                 Job::Apply { change, .. } => (
-                    claims::apply(conn, change, &setting).map(|(applied, whose)| Outcome::Applied(applied, whose)),
+                    claims::apply(conn, change, &mut setting).map(|(applied, whose)| Outcome::Applied(applied, whose)),
                     4 + change.response.as_ref().map_or(0, |response| response.body.len() / 4096),
                 ),
                 Job::Renew(leases, _) => {

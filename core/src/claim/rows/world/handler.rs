@@ -29,7 +29,8 @@ impl World {
         let Some(fence) = self.fence(of, Phase::Running) else { return false };
         let mine = self.record.as_ref().is_some_and(|record| record.fence == fence);
         let handler = &mut self.handlers[of];
-        if handler.journal != Journal::Open || !mine {
+        let open = self.record.as_ref().is_some_and(|record| record.effects.open > 0);
+        if handler.journal != Journal::Open || !mine || !open {
             return false;
         }
         handler.journal = Journal::Ended;

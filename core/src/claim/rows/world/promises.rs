@@ -65,9 +65,25 @@ impl World {
         if self.settled.is_some() && self.record.is_some() && ended != self.settled {
             return Err("an end that was told did not last");
         }
+        let nothing_happened = |record: &Record| match record.state {
+            State::Released => true,
+            State::Failed => !record.effect_unknown(),
+            _ => false,
+        };
+        if self.record.as_ref().is_some_and(|record| nothing_happened(record) && record.effects.open > 0) {
+            return Err("nothing happened, it says, and an effect is open");
+        }
         if let (Some(before), Some(after)) = (before, &self.record)
             && step != Step::Restore
         {
+            let from_outside = matches!(step, Step::Probe | Step::Operator { .. });
+            if from_outside && after.effects.not_applied > before.effects.not_applied {
+                let happens = |of: usize| self.handlers[of].acted || self.may_act(of, rules);
+                let open = |of: &usize| self.handlers[*of].journal == Journal::Open;
+                if (0..self.handlers.len()).filter(open).any(happens) {
+                    return Err("an effect is closed as not applied, yet it happens");
+                }
+            }
             if ended_as(before).is_some() && ended != ended_as(before) {
                 return Err("a terminal record changed");
             }
