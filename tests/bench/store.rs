@@ -133,6 +133,7 @@ fn template() -> Result<Ask> {
         operation: policy.operation.clone(),
         also: Vec::new(),
         configured: false,
+        named: None,
         key: keys::v7().parse()?,
         fingerprint: fingerprint.ok().context("a fingerprint")?,
         profile: Arc::new(profile),
