@@ -112,7 +112,11 @@ async fn the_example_of_the_reference_page_is_read_and_served() {
         .filter(|key| !["config", "accept_unnamed_records", "accept_actor_change"].contains(&key.as_str()))
     {
         let stands = |word: &str| example.lines().any(|line| line.trim_start_matches("# ").starts_with(word));
-        let key = if key == "actor" { "from".to_owned() } else { key };
+        let key = match key.as_str() {
+            "actor" => "from",
+            "cors_origins" => "cors",
+            key => key,
+        };
         assert!(stands(&format!("{key} = ")), "{key} in the example");
     }
 }

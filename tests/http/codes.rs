@@ -19,7 +19,7 @@ struct Made {
     _upstream: Upstream,
 }
 
-/// A server, the request that meets the code, and what its receipt says.
+/// What a recipe begins with.
 struct Kitchen {
     upstream: Upstream,
     serve: Serve,

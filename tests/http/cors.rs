@@ -191,3 +191,15 @@ async fn what_is_no_origin_is_refused_at_the_start() {
         assert!(said.contains("https://app.example"), "{wrong}: {said}");
     }
 }
+
+#[tokio::test]
+async fn the_file_names_origins_too() {
+    let upstream = Upstream::start().await;
+    let text = "cors = [\"https://app.example\"]\nkey_header = \"X-Intent\"\n";
+    let samekey = Serve::before(&upstream).config(text).start().await;
+    let asked = samekey.send(&preflight("/orders", APP, "POST", "x-intent")).await;
+    assert_eq!(asked.status, 204);
+    assert!(lists(&asked, "access-control-allow-headers").contains(&"x-intent".to_owned()), "{asked:?}");
+    let other = samekey.send(&preflight("/orders", APP, "POST", "idempotency-key")).await;
+    assert_eq!(other.status, 201, "nothing that is covered is announced: the service's own");
+}

@@ -73,3 +73,46 @@ async fn the_contract_does_not_depend_on_who_asks() {
     assert_eq!(nobody.header("etag"), ann.header("etag"));
     assert!(!nobody.text().contains("samekey.db") && !nobody.text().contains(&upstream.addr().to_string()));
 }
+
+#[tokio::test]
+async fn configured_operations_are_published_and_read_anew() {
+    let upstream = Upstream::start().await;
+    let text = "public_prefix = \"/api/samekey\"\nkey_header = \"X-Intent\"\n[defaults]\nretry_budget = \"4d\"\n\
+                [[operation]]\nname = \"orders.create\"\naliases = [\"order.new\"]\nmethod = \"POST\"\npath = \"/orders\"\n\
+                key = \"required\"\nsignificant.exclude = [\"/ui\"]\n\
+                [[operation]]\nname = \"orders.pay\"\nmethod = \"PUT\"\npath = \"/orders/{id}/pay\"\nretry_budget = \"15m\"\n\
+                timeless = \"keep\"\n";
+    let samekey = Serve::before(&upstream).config(text).start().await;
+    let contract = Request::new("GET", "/api/samekey/contract").anonymous();
+    let first = samekey.send(&contract).await;
+    let json = first.json();
+    assert_eq!((&json["prefix"], &json["headers"]["key"]), (&"/api/samekey".into(), &"x-intent".into()));
+    let [create, pay] = json["operations"].as_array().expect("operations").as_slice() else { panic!("two: {json}") };
+    for (operation, name, method, path, key, budget) in [
+        (create, "orders.create", "POST", "/orders", "required", 4 * 86_400_000_i64),
+        (pay, "orders.pay", "PUT", "/orders/{id}/pay", "optional", 15 * 60_000),
+        (&json["default"], "", "", "", "optional", 4 * 86_400_000),
+    ] {
+        let text = |member: &str| operation[member].as_str().unwrap_or_default().to_owned();
+        assert_eq!([text("name"), text("method"), text("path"), text("key")], [name, method, path, key]);
+        assert_eq!(operation["retry_budget_ms"], budget, "{operation}");
+    }
+    assert_eq!(create["significant"]["exclude"], serde_json::json!(["/ui"]));
+    assert_eq!(pay["late_retry"]["timeless"], "response_not_stored");
+
+    // Found under every name, with the key in the header that the configuration names.
+    let keyed = |request: Request| request.header("X-Intent", "k");
+    samekey.send(&keyed(Request::post("/orders").json("{}"))).await.ran(201, "completed", 1);
+    samekey.send(&keyed(Request::new("PUT", "/orders/7/pay").json("{}"))).await.ran(201, "completed", 1);
+    for name in ["orders.create", "order.new", "POST%20%2Forders", "orders.pay", "PUT%20%2Forders%2F7%2Fpay"] {
+        let target = format!("/api/samekey/status?operation={name}");
+        let answer = samekey.send(&keyed(Request::new("GET", &target))).await;
+        assert_eq!((answer.status, answer.receipt().state.as_str()), (200, "completed"), "{name}: {}", answer.text());
+        assert!(answer.header("vary").is_some_and(|vary| vary.contains("x-intent")));
+    }
+    let renamed = text.replace("orders.pay", "orders.paid").replace("timeless", "aliases = [\"orders.pay\"]\ntimeless");
+    std::fs::write(samekey.serve().folder().join("samekey.toml"), renamed).expect("a new configuration");
+    samekey.signal(rustix::process::Signal::HUP);
+    let anew = samekey.until(&contract, |answer| answer.json()["operations"][1]["name"] == "orders.paid").await;
+    assert_ne!(anew.header("etag"), first.header("etag"));
+}

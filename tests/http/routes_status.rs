@@ -156,6 +156,24 @@ async fn a_wait_ends_with_the_answer_or_with_patience() {
 }
 
 #[tokio::test]
+async fn whoever_finds_no_seat_hears_at_once() {
+    let upstream = Upstream::start().await;
+    let gate = Gate::new();
+    upstream.next(Reply::json(201, "{}").gated(&gate));
+    let samekey = Serve::before(&upstream).set("--waiters-per-key", "1").waits("0s", "20s").start().await;
+    let running = samekey.spawn(&Request::order("k"));
+    upstream.ledger().arrived(1).await;
+    let patient = status("k").header("Prefer", "wait=20");
+    let waiting = samekey.spawn(&patient);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let answer = within(Duration::from_secs(5), "no seat", samekey.send(&patient)).await;
+    tells(&answer, 200, "in_progress", "in_progress", "wait");
+    gate.open();
+    running.await.expect("an answer").ran(201, "completed", 1);
+    tells(&waiting.await.expect("an answer"), 200, "completed", "completed", "retry_same_key");
+}
+
+#[tokio::test]
 async fn an_uncertain_outcome_can_be_followed_to_its_late_answer() {
     let upstream = Upstream::start().await;
     let gate = Gate::new();

@@ -150,7 +150,8 @@ impl IdempotencyLayer {
         self.with(|shared| shared.resolve = Arc::new(resolve))
     }
 
-    /// Where the routes lie and where answers refer to, if not under `/.well-known/samekey`.
+    /// Where the routes lie and where answers refer to, if not under `/.well-known/samekey`. As every setting, it holds
+    /// for the layers that [`IdempotencyLayer::policy`] makes from here on.
     #[must_use]
     pub fn public_prefix(self, prefix: Prefix) -> Self {
         self.with(|shared| shared.prefix = prefix)
