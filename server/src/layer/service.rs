@@ -136,7 +136,9 @@ impl Covered<'_> {
         seen.actor(&actor);
         let key = admit::key(&parts, &policy, &actor)?;
         seen.key(&key);
-        let admit::Read { bytes, trailers, reserved } = admit::body(&parts, body, &policy, &self.shared.budget).await?;
+        // Boxed, so that a waiter does not carry what reading a body needs.
+        let admit::Read { bytes, trailers, reserved } =
+            Box::pin(admit::body(&parts, body, &policy, &self.shared.budget)).await?;
         let params = admit::path_params(&mut parts).await;
         let patience = admit::patience(&parts, &policy);
         let mut profile = Arc::clone(&self.route.profile);
