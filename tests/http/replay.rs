@@ -146,3 +146,27 @@ async fn interim_answers_are_not_the_answer() {
     first.ran(201, "completed", 1);
     samekey.send(&Request::order("k-1")).await.replays(&first);
 }
+
+#[tokio::test]
+async fn answers_without_a_body_say_what_they_said() {
+    let upstream = Upstream::start().await;
+    let samekey = Serve::before(&upstream).start().await;
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 1234\r\nContent-Type: text/plain; charset=iso-8859-1\r\n\r\n";
+    upstream.next(Reply::raw(head)).next(Reply::empty(304).header("ETag", "\"1\""));
+    let mut client = samekey.connect().await;
+    client.request(&Request::new("HEAD", "/file")).await;
+    let head = client.any_head().await;
+    assert_eq!(head.headers.one("content-length").as_deref(), Some("1234"), "of the answer to a GET");
+    assert_eq!(head.headers.one("content-type").as_deref(), Some("text/plain; charset=iso-8859-1"));
+    let fresh = client.exchange(&Request::new("GET", "/file")).await;
+    assert_eq!((fresh.status, fresh.header("etag").as_deref()), (304, Some("\"1\"")));
+    for status in [204, 304] {
+        upstream.next(Reply::empty(status).header("ETag", "\"2\""));
+        let order = Request::order(&format!("k-{status}"));
+        let first = client.exchange(&order).await;
+        first.ran(status, "completed", 1);
+        let again = client.exchange(&order).await;
+        again.replays(&first);
+        assert_eq!(again.header("content-length"), None);
+    }
+}

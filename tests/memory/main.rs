@@ -1,6 +1,6 @@
 //! Memory stays bounded by configuration while large bodies arrive and 10,000 requests wait.
 //!
-//! The bound, which the documentation repeats: `max_buffered`, plus 32 KiB for each connection, plus 64 MiB.
+//! The bound, which the documentation repeats: `max_buffered`, plus 48 KiB for each connection, plus 64 MiB.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ const WAITERS: usize = KEYS * WAITERS_PER_KEY;
 const UPLOADS: usize = 200;
 const UPLOAD: usize = 1024 * 1024;
 const MAX_BUFFERED: usize = 32 * 1024 * 1024;
-const PER_CONNECTION: usize = 32 * 1024;
+const PER_CONNECTION: usize = 48 * 1024;
 const REST: usize = 64 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -160,7 +160,9 @@ impl Covered<'_> {
         admit::expected(self.shared, &actor, &self.expected_actor)?;
         let key = admit::key(self.shared, &parts, &policy, &actor)?;
         seen.key(&key);
-        let admit::Read { bytes, trailers, reserved } = admit::body(&parts, body, &policy, &self.shared.budget).await?;
+        // Boxed, so that a waiter does not carry what reading a body needs.
+        let admit::Read { bytes, trailers, reserved } =
+            Box::pin(admit::body(&parts, body, &policy, &self.shared.budget)).await?;
         let params = match self.route.params.clone() {
             Some(params) => params,
             None => Params::of_axum(&mut parts).await,

@@ -86,7 +86,7 @@ where
     let _ = stream.set_nodelay(true);
     let mut stopped = stopping.clone();
     let greeted = tokio::select! {
-        greeted = tokio::time::timeout(HEADER_READ_TIMEOUT, Socket::greet(stream)) => greeted,
+        greeted = tokio::time::timeout(HEADER_READ_TIMEOUT, Box::pin(Socket::greet(stream))) => greeted,
         () = async {
             let _ = stopped.wait_for(|stop| *stop).await;
             tokio::time::sleep(IDLE_GRACE).await;
@@ -115,7 +115,7 @@ where
         }
     });
     let server = server(spoken);
-    let mut connection = pin!(server.serve_connection_with_upgrades(TokioIo::new(socket), answering));
+    let mut connection = Box::pin(server.serve_connection_with_upgrades(TokioIo::new(socket), answering));
     let stopped = async { stopping.wait_for(|stop| *stop).await.map(|_| ()) };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

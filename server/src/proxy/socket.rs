@@ -119,22 +119,23 @@ impl Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.ahead.is_empty() {
-            let count = self.ahead.len().min(buf.remaining());
-            buf.put_slice(&self.ahead[..count]);
-            self.ahead.drain(..count);
-            return Poll::Ready(Ok(()));
-        }
-        if self.poisoned {
+        // With the first bytes goes what is there already: for a read of few bytes hyper would double its buffer.
+        let count = self.ahead.len().min(buf.remaining());
+        buf.put_slice(&self.ahead[..count]);
+        self.ahead = self.ahead.split_off(count);
+        if self.poisoned || !self.ahead.is_empty() || buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if let Poll::Ready(Ok(())) = read {
-            let kept = self.inspect(&mut buf.filled_mut()[before..]);
-            buf.set_filled(before + kept);
+        match Pin::new(&mut self.stream).poll_read(cx, buf) {
+            Poll::Pending if count > 0 => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(())) => {
+                let kept = self.inspect(&mut buf.filled_mut()[before..]);
+                buf.set_filled(before + kept);
+                Poll::Ready(Ok(()))
+            }
+            other => other,
         }
-        read
     }
 }
 
