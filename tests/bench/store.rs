@@ -24,7 +24,8 @@ const KNOWN: usize = 1000;
 
 /// The same rows as the store writes, each statement in a transaction of its own.
 pub(crate) fn rows(folder: &Path, span: Duration) -> Result<()> {
-    let conn = Connection::open(folder.join("bare.db"))?;
+    let folder = tempfile::tempdir_in(folder)?;
+    let conn = Connection::open(folder.path().join("bare.db"))?;
     conn.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.execute_batch(
@@ -50,7 +51,8 @@ pub(crate) fn rows(folder: &Path, span: Duration) -> Result<()> {
 /// Claims and completions by this many clients, each of whom waits for both.
 #[tokio::main]
 pub(crate) async fn claims(folder: &Path, clients: usize, span: Duration) -> Result<()> {
-    let store = Store::open(SqliteOptions::new(folder.join("claims.db"))).await?;
+    let folder = tempfile::tempdir_in(folder)?;
+    let store = Store::open(SqliteOptions::new(folder.path().join("claims.db"))).await?;
     let (turn, template) = (Arc::new(Turn::begin()), template()?);
     let mut working = JoinSet::new();
     for client in 0..clients {
@@ -78,7 +80,8 @@ pub(crate) async fn claims(folder: &Path, clients: usize, span: Duration) -> Res
 /// Replays by this many askers.
 #[tokio::main]
 pub(crate) async fn look_ups(folder: &Path, askers: usize, span: Duration) -> Result<()> {
-    let store = Store::open(SqliteOptions::new(folder.join("look-ups.db"))).await?;
+    let folder = tempfile::tempdir_in(folder)?;
+    let store = Store::open(SqliteOptions::new(folder.path().join("look-ups.db"))).await?;
     let template = template()?;
     let mut known = Vec::new();
     let mut filling = JoinSet::new();

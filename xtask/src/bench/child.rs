@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{self, Command, Stdio};
+use std::process::{self, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result};
 
@@ -15,6 +15,8 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub struct Child {
     process: process::Child,
     addr: SocketAddr,
+    /// Kept open: a server whose output goes nowhere may end.
+    _out: Option<BufReader<ChildStdout>>,
 }
 
 impl Child {
@@ -36,11 +38,12 @@ impl Child {
         let name = crate::run::spelled(&command);
         let mut process = command.spawn().with_context(|| format!("cannot start `{name}`"))?;
         let mut line = String::new();
-        if let Some(out) = process.stdout.take() {
-            BufReader::new(out).read_line(&mut line)?;
+        let mut out = process.stdout.take().map(BufReader::new);
+        if let Some(out) = &mut out {
+            out.read_line(&mut line)?;
         }
         match addr(&line) {
-            Some(addr) => Ok(Self { process, addr }),
+            Some(addr) => Ok(Self { process, addr, _out: out }),
             None => {
                 let _ = process.kill();
                 anyhow::bail!("`{name}` did not say where it listens, but {line:?}")
@@ -50,7 +53,7 @@ impl Child {
 
     /// A server that says nothing, at a known place.
     pub fn at(process: process::Child, addr: SocketAddr) -> Self {
-        Self { process, addr }
+        Self { process, addr, _out: None }
     }
 
     pub fn addr(&self) -> SocketAddr {

@@ -3,10 +3,10 @@
 //! A look-up that finds its pages in memory takes some microseconds, and handing it to another thread takes several
 //! times that. It is therefore made at once, where it is asked for, by a connection that waits for nobody. What
 //! may take longer goes to a thread that may block: a lock that is taken, a long answer, the opening of another
-//! connection, and for a while everything, once a look-up showed that the disk is being waited for.
+//! connection, and for a while everything, once look-ups showed that the disk is being waited for.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,13 @@ use crate::store::StoreError;
 /// A look-up from memory stays far below this; one that reads from a disk, or whose thread was put off, does not.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// How long look-ups then go to other threads: a cold disk holds up an async thread at most this seldom.
+/// What a slow look-up adds to the suspicion of which a quick one takes one, and how much of it is proof. One slow
+/// look-up among many was a thread whose turn was over; three near each other waited for the disk.
+const SUSPICION: u32 = 16;
+const PROOF: u32 = 3 * SUSPICION;
+
+/// How long look-ups then go to other threads. The first slow one after that is proof again, so that a cold disk
+/// holds up an async thread at most this often.
 const SLOW_HOLDS: Duration = Duration::from_millis(100);
 
 /// Read-only connections, opened when they are first needed.
@@ -36,13 +42,15 @@ pub(super) struct Readers {
     started: Instant,
     /// Until when, in microseconds since `started`, reads go to other threads.
     slow_until: AtomicU64,
+    suspicion: AtomicU32,
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf, place: Arc<str>, patience: Duration, readers: usize) -> Self {
         let most = readers.max(1);
         let (permits, idle) = (Semaphore::new(most), Mutex::new(Some(Vec::new())));
-        Self { path, place, patience, most, permits, idle, started: Instant::now(), slow_until: AtomicU64::new(0) }
+        let (slow_until, suspicion) = (AtomicU64::new(0), AtomicU32::new(0));
+        Self { path, place, patience, most, permits, idle, started: Instant::now(), slow_until, suspicion }
     }
 
     fn idle(&self) -> MutexGuard<'_, Option<Vec<Connection>>> {
@@ -63,13 +71,26 @@ impl Readers {
         if !is_busy(&result) {
             self.put_back(conn, &result);
         }
-        let ended = self.started.elapsed();
-        if ended.saturating_sub(began) > SLOW {
-            self.slow_until.store(micros(ended + SLOW_HOLDS), Ordering::Relaxed);
-        }
+        self.judge(began, self.started.elapsed());
         match result {
             Err(_) if is_busy(&result) => Ok(None),
             result => result.map_err(|trouble| self.error(trouble)),
+        }
+    }
+
+    /// Whether the disk is being waited for. Threads that judge at the same moment may lose each other's counts,
+    /// which makes the proof a little later.
+    fn judge(&self, began: Duration, ended: Duration) {
+        let suspicion = self.suspicion.load(Ordering::Relaxed);
+        if ended.saturating_sub(began) <= SLOW {
+            if suspicion > 0 {
+                self.suspicion.store(suspicion - 1, Ordering::Relaxed);
+            }
+        } else if suspicion + SUSPICION < PROOF {
+            self.suspicion.store(suspicion + SUSPICION, Ordering::Relaxed);
+        } else {
+            self.suspicion.store(PROOF - SUSPICION, Ordering::Relaxed);
+            self.slow_until.store(micros(ended + SLOW_HOLDS), Ordering::Relaxed);
         }
     }
 
@@ -141,4 +162,28 @@ fn is_busy<T>(result: &Result<T, Trouble>) -> bool {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_slow_look_up_is_chance_and_three_are_the_disk() {
+        let readers = Readers::new("a.db".into(), "a.db".into(), Duration::ZERO, 1);
+        let goes_elsewhere = || readers.slow_until.swap(0, Ordering::Relaxed) > 0;
+        let look_up = |millis: u64| readers.judge(Duration::from_secs(1), Duration::from_millis(1000 + millis));
+        for _ in 0..10 {
+            look_up(5);
+            (0..SUSPICION).for_each(|_| look_up(0));
+        }
+        assert!(!goes_elsewhere());
+        (0..3).for_each(|_| look_up(5));
+        assert!(goes_elsewhere());
+        look_up(5);
+        assert!(goes_elsewhere(), "it is still cold");
+        (0..PROOF).for_each(|_| look_up(0));
+        look_up(5);
+        assert!(!goes_elsewhere(), "it is warm again");
+    }
 }
