@@ -124,7 +124,7 @@ pub(crate) async fn body(parts: &Parts, mut body: Body, policy: &Policy, budget:
         let left = patience_left(begun.elapsed(), length);
         let Ok(frame) = timeout(left, body.frame()).await else {
             let why = "The request's body came too slowly. Nothing was run; send the same request again.";
-            return Err(Problem::new(Code::BodyTimeout, why));
+            return Err(Problem::new(Code::BodyTimeout, why).retry_after(Duration::from_secs(1)));
         };
         let Some(frame) = frame else { break };
         // The framing broke or the client went away: nothing was claimed, and nobody may be left to hear it.
