@@ -23,8 +23,9 @@
 
 mod actor;
 mod admit;
-mod answer;
+pub(crate) mod answer;
 mod capture;
+mod command;
 mod limits;
 mod record;
 mod route;
@@ -43,6 +44,7 @@ use tokio_util::task::TaskTracker;
 use tower::Layer;
 
 pub use actor::{ActorSource, Peer, Trusted};
+pub use command::{CommandLayer, Commands};
 pub use limits::Limits;
 pub use route::{Automatic, Resolve, Route};
 pub use running::Running;

@@ -12,7 +12,7 @@ use samekey_core::{KeyTime, Policy, Timestamp};
 
 use super::row::{self, Place};
 use super::{Change, Trouble};
-use crate::store::{Applied, Ask, Found, StoreError, StoredResponse, Told};
+use crate::store::{Applied, Ask, Found, RecordId, StoreError, StoredResponse, Told};
 
 /// What a transaction knows besides its rows.
 pub(super) struct Setting<'a> {
@@ -23,6 +23,65 @@ pub(super) struct Setting<'a> {
     pub(super) created_at: Timestamp,
     /// Definitions that are known to stand in the store; forgotten when a transaction is rolled back.
     pub(super) profiles: &'a mut HashMap<String, String>,
+}
+
+/// The rules on a connection of the application's own, inside its transaction.
+pub(crate) struct Own<'a> {
+    conn: &'a Connection,
+    place: &'a Arc<str>,
+    now: Timestamp,
+    created_at: Timestamp,
+    profiles: HashMap<String, String>,
+}
+
+impl<'a> Own<'a> {
+    /// Notes when the tables were first used: memory begins there.
+    pub(crate) fn new(conn: &'a Connection, place: &'a Arc<str>, now: Timestamp) -> Result<Self, StoreError> {
+        let of = |error| StoreError::sqlite(place, error);
+        conn.prepare_cached("INSERT INTO samekey_meta VALUES ('created_at', ?1) ON CONFLICT DO NOTHING")
+            .and_then(|mut note| note.execute([now.as_millis()]))
+            .map_err(of)?;
+        let created_at: i64 = conn
+            .prepare_cached("SELECT value FROM samekey_meta WHERE name = 'created_at'")
+            .and_then(|mut read| read.query_row([], |row| row.get(0)))
+            .map_err(of)?;
+        let created_at = Timestamp::from_millis(created_at);
+        Ok(Self { conn, place, now, created_at, profiles: HashMap::new() })
+    }
+
+    fn with<T>(
+        &mut self,
+        ask: impl FnOnce(&Connection, &mut Setting<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, StoreError> {
+        // Claims in a transaction have no heartbeat and no process that could judge them: whoever committed one
+        // without its end left it, and its deadline tells.
+        let mut setting = Setting {
+            place: self.place,
+            now: self.now,
+            may_judge: &|_| true,
+            created_at: self.created_at,
+            profiles: &mut self.profiles,
+        };
+        ask(self.conn, &mut setting).map_err(|trouble| match trouble {
+            Trouble::Sqlite(error) => StoreError::sqlite(self.place, error),
+            Trouble::Item(error) => error,
+        })
+    }
+
+    pub(crate) fn deliver(&mut self, ask: &Ask) -> Result<Told, StoreError> {
+        self.with(|conn, setting| deliver(conn, ask, false, setting).map(|(told, _)| told))
+    }
+
+    pub(crate) fn apply(
+        &mut self,
+        id: RecordId,
+        policy: &Arc<Policy>,
+        event: Event,
+        response: Option<StoredResponse>,
+    ) -> Result<Applied, StoreError> {
+        let change = Change { id, policy: Arc::clone(policy), event, response };
+        self.with(|conn, setting| apply(conn, &change, setting).map(|(applied, _)| applied))
+    }
 }
 
 /// How often a delivery looks again after its place was taken between look and write. Under the write lock that
@@ -173,8 +232,8 @@ fn is_known_to_another(conn: &Connection, ask: &Ask) -> rusqlite::Result<bool> {
 /// every one: it may have been outside when the key was forgotten.
 fn marks(conn: &Connection, ask: &Ask, created_at: Timestamp) -> rusqlite::Result<Marks> {
     let sql = format!(
-        "SELECT (SELECT max(mark) FROM forgotten_before WHERE operation IN ('',{})), \
-         (SELECT value FROM meta WHERE name = 'horizon')",
+        "SELECT (SELECT max(mark) FROM samekey_forgotten_before WHERE operation IN ('',{})), \
+         (SELECT value FROM samekey_meta WHERE name = 'horizon')",
         placeholders(1, ask),
     );
     let (mark, horizon): (Option<i64>, Option<i64>) =
@@ -195,10 +254,12 @@ fn keep_profile(conn: &Connection, profile: &Profile, known: &mut HashMap<String
     let kept = match known.get(&id) {
         Some(kept) => kept,
         None => {
-            conn.prepare_cached("INSERT INTO profiles (id, definition) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-                .execute((&id, &definition))?;
+            conn.prepare_cached(
+                "INSERT INTO samekey_profiles (id, definition) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+            )?
+            .execute((&id, &definition))?;
             let kept = conn
-                .prepare_cached("SELECT definition FROM profiles WHERE id = ?1")?
+                .prepare_cached("SELECT definition FROM samekey_profiles WHERE id = ?1")?
                 .query_row([&id], |row| row.get(0))?;
             known.entry(id.clone()).or_insert(kept)
         }
@@ -213,7 +274,7 @@ fn profile(conn: &Connection, id: ProfileId) -> Result<Profile, Trouble> {
     let unknown =
         || Trouble::Item(StoreError::unreadable(format!("profile {id} of significant fields is not known here")));
     let definition: Option<String> = conn
-        .prepare_cached("SELECT definition FROM profiles WHERE id = ?1")?
+        .prepare_cached("SELECT definition FROM samekey_profiles WHERE id = ?1")?
         .query_row([id.to_string()], |row| row.get(0))
         .optional()?;
     Profile::parse(&definition.ok_or_else(unknown)?).map_err(|_| unknown())
@@ -266,7 +327,7 @@ pub(super) fn apply(
             }
             if let Some(mark) = mark {
                 conn.prepare_cached(
-                    "INSERT INTO forgotten_before (operation, mark) VALUES (?1, ?2) \
+                    "INSERT INTO samekey_forgotten_before (operation, mark) VALUES (?1, ?2) \
                      ON CONFLICT DO UPDATE SET mark = max(mark, excluded.mark)",
                 )?
                 .execute((mark_name, mark.as_millis()))?;

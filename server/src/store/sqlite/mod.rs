@@ -1,7 +1,7 @@
 //! Records in one SQLite file: WAL, `synchronous=FULL`, one writer thread that commits many queued writes in one
 //! transaction, and read-only connections beside it.
 
-mod claims;
+pub(crate) mod claims;
 mod leases;
 mod open;
 mod reader;
@@ -11,6 +11,9 @@ mod space;
 mod tests;
 mod wal;
 mod writer;
+
+/// The tables of a store, or of an application's own database.
+pub(crate) const TABLES: &str = include_str!("migrations/0001_records.sql");
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
