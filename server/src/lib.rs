@@ -7,6 +7,7 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod clock;
+mod command;
 #[cfg(feature = "cli")]
 mod demo;
 pub mod layer;
@@ -15,9 +16,11 @@ mod problem;
 #[cfg(feature = "cli")]
 mod proxy;
 mod routes;
+pub mod sqlite;
 pub mod store;
 
-pub use layer::{ActorSource, Idempotency, IdempotencyLayer, Limits, Running};
+pub use command::{Answer, Command, Fingerprint, Outcome};
+pub use layer::{ActorSource, CommandLayer, Idempotency, IdempotencyLayer, Limits, Running};
 pub use problem::{DEFAULT_PREFIX, Problem};
 pub use routes::{Origin, OriginError, Prefix, PrefixError};
 pub use samekey_core::problem::{Code, Next};
@@ -25,6 +28,7 @@ pub use samekey_core::select::Significant;
 pub use samekey_core::{
     Actor, Keep, Key, KeyError, KeyRule, KeyTime, OutcomeClass, Policy, PolicyError, Recovery, Timeless,
 };
+pub use sqlite::RunError;
 pub use store::{Store, StoreError};
 
 /// Fills bytes from the system's cryptographic source.
@@ -33,6 +37,13 @@ pub use store::{Store, StoreError};
 /// If there is none: nothing could be claimed safely, and retrying would not help.
 pub(crate) fn random(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the system has a source of random bytes");
+}
+
+/// A nonce that no claim had before.
+pub(crate) fn new_holder() -> samekey_core::claim::Holder {
+    let mut bytes = [0; 16];
+    random(&mut bytes);
+    samekey_core::claim::Holder::from_bytes(bytes)
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -155,7 +155,7 @@ async fn a_fingerprint_of_a_later_version_is_neither_run_nor_a_mismatch() {
 async fn a_profile_that_the_store_does_not_know_is_neither_run_nor_a_mismatch() {
     let upstream = Upstream::start().await;
     let (_, serve) = first(&upstream, &operation("orders.pay", "")).await;
-    edit(&serve, "DELETE FROM profiles");
+    edit(&serve, "DELETE FROM samekey_profiles");
     let samekey = serve.config(&operation("orders.pay", "significant.exclude = [\"/ui\"]")).start().await;
     samekey.send(&pay("k")).await.refuses(503, "store_unavailable", "retry_same_key", "unknown");
     assert_eq!(upstream.effects("k"), 1);

@@ -183,7 +183,7 @@ pub(crate) async fn print(
     }
 }
 
-fn print_now(parts: &Parts, params: &[String], body: &Bytes, profile: &Profile) -> Fingerprint {
+pub(crate) fn print_now(parts: &Parts, params: &[String], body: &Bytes, profile: &Profile) -> Fingerprint {
     let params: Vec<&str> = params.iter().map(String::as_str).collect();
     let headers: Vec<(&str, &[u8])> = profile
         .headers()

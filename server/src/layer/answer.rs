@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CONNECTION, LOCATION, RETRY_AFTER};
 use http::response::Parts;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use samekey_core::claim::Record;
 use samekey_core::problem::Code;
 use samekey_core::receipt::Receipt;
@@ -21,16 +21,19 @@ use crate::store::{StoredResponse, Told};
 
 /// What of a whole answer is kept.
 pub(crate) fn stored(parts: &Parts, body: &Bytes, policy: &Policy) -> StoredResponse {
-    let connection: Vec<String> = parts
-        .headers
+    stored_of(&parts.headers, body, policy)
+}
+
+/// The same, of headers alone.
+pub(crate) fn stored_of(headers: &HeaderMap, body: &Bytes, policy: &Policy) -> StoredResponse {
+    let connection: Vec<String> = headers
         .get_all(CONNECTION)
         .iter()
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(','))
         .map(|name| name.trim().to_owned())
         .collect();
-    let headers = parts
-        .headers
+    let headers = headers
         .iter()
         .filter(|(name, _)| is_stored(name.as_str(), &policy.store_headers, &connection))
         .map(|(name, value)| (name.clone(), value.clone()))

@@ -25,6 +25,7 @@ pub(crate) mod actor;
 pub(crate) mod admit;
 pub(crate) mod answer;
 mod capture;
+mod command;
 mod limits;
 mod operations;
 mod params;
@@ -46,6 +47,7 @@ use tokio_util::task::TaskTracker;
 use tower::Layer;
 
 pub use actor::{ActorSource, Peer, Trusted};
+pub use command::{CommandLayer, Commands};
 pub use limits::Limits;
 pub use operations::{Operation, OperationError, Operations};
 pub use params::Params;
@@ -53,7 +55,7 @@ pub use route::{Automatic, Published, Resolve, Route};
 pub(crate) use route::{by_name, published};
 pub use running::Running;
 pub use service::Idempotency;
-pub(crate) use service::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST, new_holder};
+pub(crate) use service::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST};
 
 use crate::names;
 use crate::routes::{self, Cors, Front, Origin, Prefix};

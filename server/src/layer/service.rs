@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use http::Request;
 use http::request::Parts;
 use samekey_core::claim::decide::without_running;
-use samekey_core::claim::{Event, Holder, Say, State};
+use samekey_core::claim::{Event, Say, State};
 use samekey_core::problem::Code;
 use samekey_core::receipt::{Receipt, Word};
 use tokio::sync::oneshot;
@@ -192,7 +192,7 @@ impl Covered<'_> {
                 fingerprint: admit::print(&handler.parts, &params.under(profile.template()), &handler.body, &profile)
                     .await,
                 profile: Arc::clone(&profile),
-                holder: new_holder(),
+                holder: crate::new_holder(),
                 policy: Arc::clone(&policy),
                 fence_credentials: admit::fences(self.shared, &policy),
             };
@@ -301,12 +301,6 @@ fn say(told: &Told, ask: &Ask) -> Result<Response, Problem> {
         (Say::Closed, ..) => Err(answer::refusal(Code::KeyClosed, told, &ask.key, &ask.policy)),
         _ => Err(Problem::new(Code::StoreUnavailable, "The record could not be read. Nothing was run.")),
     }
-}
-
-pub(crate) fn new_holder() -> Holder {
-    let mut bytes = [0; 16];
-    crate::random(&mut bytes);
-    Holder::from_bytes(bytes)
 }
 
 /// The handler and its request, until the claim is won.

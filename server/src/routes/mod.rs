@@ -33,7 +33,7 @@ pub use cors::{Origin, OriginError};
 pub(crate) use front::Front;
 pub use place::{Prefix, PrefixError};
 
-use crate::layer::{Route, Shared, admit, by_name, new_holder, request_id};
+use crate::layer::{Route, Shared, admit, by_name, request_id};
 use crate::names;
 use crate::problem::{Place, Problem};
 use crate::store::Ask;
@@ -155,7 +155,7 @@ fn ask(shared: &Shared, route: Route, actor: Actor, key: Key) -> Ask {
         key,
         fingerprint: fingerprint(&nothing, &route.profile),
         profile: route.profile,
-        holder: new_holder(),
+        holder: crate::new_holder(),
         fence_credentials: admit::fences(shared, &route.policy),
         policy: route.policy,
     }

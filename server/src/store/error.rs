@@ -100,6 +100,12 @@ pub enum StoreError {
         /// The name.
         operation: Arc<str>,
     },
+    /// It was called in a way that would break its promise.
+    #[error("{what}")]
+    Misuse {
+        /// What was done, and what to do instead.
+        what: Arc<str>,
+    },
     /// Anything else.
     #[error("{place}: {source}")]
     Backend {
@@ -111,6 +117,10 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    pub(crate) fn misuse(what: impl Into<Arc<str>>) -> Self {
+        Self::Misuse { what: what.into() }
+    }
+
     /// The store is closed for good.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)
@@ -130,7 +140,7 @@ impl StoreError {
     }
 
     /// What SQLite's error means for the file at `place`.
-    pub(super) fn sqlite(place: &Arc<str>, error: rusqlite::Error) -> Self {
+    pub(crate) fn sqlite(place: &Arc<str>, error: rusqlite::Error) -> Self {
         let place = Arc::clone(place);
         let why = || Arc::from(error.to_string());
         match error.sqlite_error_code() {

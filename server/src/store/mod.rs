@@ -6,7 +6,7 @@
 mod error;
 mod hold;
 mod hub;
-mod sqlite;
+pub(crate) mod sqlite;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -39,13 +39,16 @@ fn keep(
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let kept: Option<String> =
-        tx.query_row("SELECT value FROM meta WHERE name = 'actor_kind'", [], |row| row.get(0)).optional()?;
+        tx.query_row("SELECT value FROM samekey_meta WHERE name = 'actor_kind'", [], |row| row.get(0)).optional()?;
     match kept {
         Some(kept) if kept == kind => return Ok(None),
         Some(kept) if !accept_change && has_live_records(&tx, forgotten)? => return Ok(Some(kept)),
         _ => {}
     }
-    tx.execute("INSERT INTO meta VALUES ('actor_kind', ?1) ON CONFLICT DO UPDATE SET value = excluded.value", [kind])?;
+    tx.execute(
+        "INSERT INTO samekey_meta VALUES ('actor_kind', ?1) ON CONFLICT DO UPDATE SET value = excluded.value",
+        [kind],
+    )?;
     tx.commit()?;
     Ok(None)
 }

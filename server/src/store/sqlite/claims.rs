@@ -13,7 +13,7 @@ use super::known::Known;
 use super::row::{self, Place};
 use super::statement::ByNames;
 use super::{Change, Purpose, Trouble};
-use crate::store::{Applied, Ask, Found, StoreError, StoredResponse, Told};
+use crate::store::{Applied, Ask, Found, RecordId, StoreError, StoredResponse, Told};
 
 /// What a transaction knows besides its rows.
 pub(super) struct Setting<'a> {
@@ -23,6 +23,65 @@ pub(super) struct Setting<'a> {
     /// When the store was made.
     pub(super) created_at: Timestamp,
     pub(super) known: &'a mut Known,
+}
+
+/// The rules on a connection of the application's own, inside its transaction.
+pub(crate) struct Own<'a> {
+    conn: &'a Connection,
+    place: &'a Arc<str>,
+    now: Timestamp,
+    created_at: Timestamp,
+    known: Known,
+}
+
+impl<'a> Own<'a> {
+    /// Notes when the tables were first used: memory begins there.
+    pub(crate) fn new(conn: &'a Connection, place: &'a Arc<str>, now: Timestamp) -> Result<Self, StoreError> {
+        let of = |error| StoreError::sqlite(place, error);
+        conn.prepare_cached("INSERT INTO samekey_meta VALUES ('created_at', ?1) ON CONFLICT DO NOTHING")
+            .and_then(|mut note| note.execute([now.as_millis()]))
+            .map_err(of)?;
+        let created_at: i64 = conn
+            .prepare_cached("SELECT value FROM samekey_meta WHERE name = 'created_at'")
+            .and_then(|mut read| read.query_row([], |row| row.get(0)))
+            .map_err(of)?;
+        let created_at = Timestamp::from_millis(created_at);
+        Ok(Self { conn, place, now, created_at, known: Known::default() })
+    }
+
+    fn with<T>(
+        &mut self,
+        ask: impl FnOnce(&Connection, &mut Setting<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, StoreError> {
+        // Claims in a transaction have no heartbeat and no process that could judge them: whoever committed one
+        // without its end left it, and its deadline tells.
+        let mut setting = Setting {
+            place: self.place,
+            now: self.now,
+            may_judge: &|_| true,
+            created_at: self.created_at,
+            known: &mut self.known,
+        };
+        ask(self.conn, &mut setting).map_err(|trouble| match trouble {
+            Trouble::Sqlite(error) => StoreError::sqlite(self.place, error),
+            Trouble::Item(error) => error,
+        })
+    }
+
+    pub(crate) fn deliver(&mut self, ask: &Ask) -> Result<Told, StoreError> {
+        self.with(|conn, setting| deliver(conn, ask, Purpose::Run, false, setting).map(|(told, _)| told))
+    }
+
+    pub(crate) fn apply(
+        &mut self,
+        id: RecordId,
+        policy: &Arc<Policy>,
+        event: Event,
+        response: Option<StoredResponse>,
+    ) -> Result<Applied, StoreError> {
+        let change = Change { id, policy: Arc::clone(policy), event, response };
+        self.with(|conn, setting| apply(conn, &change, setting).map(|(applied, _)| applied))
+    }
 }
 
 /// How often a delivery looks again after its place was taken between look and write. Under the write lock that
@@ -214,10 +273,11 @@ fn keep_profile(conn: &Connection, profile: &Arc<Profile>, known: &mut Known) ->
         return Ok(());
     }
     let (id, definition) = (profile.id().to_string(), profile.definition());
-    conn.prepare_cached("INSERT INTO profiles (id, definition) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+    conn.prepare_cached("INSERT INTO samekey_profiles (id, definition) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute((&id, &definition))?;
-    let kept: String =
-        conn.prepare_cached("SELECT definition FROM profiles WHERE id = ?1")?.query_row([&id], |row| row.get(0))?;
+    let kept: String = conn
+        .prepare_cached("SELECT definition FROM samekey_profiles WHERE id = ?1")?
+        .query_row([&id], |row| row.get(0))?;
     if kept == definition {
         known.add(profile);
         return Ok(());
@@ -229,7 +289,7 @@ fn profile(conn: &Connection, id: ProfileId) -> Result<Profile, Trouble> {
     let unknown =
         || Trouble::Item(StoreError::unreadable(format!("profile {id} of significant fields is not known here")));
     let definition: Option<String> = conn
-        .prepare_cached("SELECT definition FROM profiles WHERE id = ?1")?
+        .prepare_cached("SELECT definition FROM samekey_profiles WHERE id = ?1")?
         .query_row([id.to_string()], |row| row.get(0))
         .optional()?;
     Profile::parse(&definition.ok_or_else(unknown)?).map_err(|_| unknown())
@@ -284,7 +344,7 @@ pub(super) fn apply(
             }
             if let Some(mark) = mark {
                 conn.prepare_cached(
-                    "INSERT INTO forgotten_before (operation, mark) VALUES (?1, ?2) \
+                    "INSERT INTO samekey_forgotten_before (operation, mark) VALUES (?1, ?2) \
                      ON CONFLICT DO UPDATE SET mark = max(mark, excluded.mark)",
                 )?
                 .execute((mark_name, mark.as_millis()))?;

@@ -33,9 +33,9 @@ pub(super) struct Memory {
 impl Memory {
     fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let horizon: Option<i64> = conn
-            .prepare_cached("SELECT (SELECT value FROM meta WHERE name = 'horizon')")?
+            .prepare_cached("SELECT (SELECT value FROM samekey_meta WHERE name = 'horizon')")?
             .query_row([], |row| row.get(0))?;
-        let mut statement = conn.prepare_cached("SELECT operation, mark FROM forgotten_before")?;
+        let mut statement = conn.prepare_cached("SELECT operation, mark FROM samekey_forgotten_before")?;
         let marks = statement.query_map([], |row| Ok((row.get(0)?, Timestamp::from_millis(row.get(1)?))))?;
         Ok(Self { horizon: horizon.map(Timestamp::from_millis), forgotten_before: marks.collect::<Result<_, _>>()? })
     }

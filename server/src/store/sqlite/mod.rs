@@ -3,7 +3,7 @@
 
 #[cfg(feature = "cli")]
 mod actor_kind;
-mod claims;
+pub(crate) mod claims;
 mod known;
 mod leases;
 mod named;
@@ -37,6 +37,9 @@ use super::hold::Holds;
 use super::hub::Hub;
 use super::{Applied, Ask, Found, RecordId, StoreError, StoredResponse, Told};
 use crate::clock::{Clock, Moment};
+
+/// The tables of a store, or of an application's own database.
+pub(crate) const TABLES: &str = include_str!("migrations/0001_records.sql");
 
 /// How to open a SQLite store.
 #[derive(Clone, Debug)]

@@ -16,7 +16,11 @@ use crate::store::error::place;
 /// `SmKy`, as in the first migration.
 const APPLICATION_ID: i32 = 0x536d_4b79;
 
-const MIGRATIONS: &[M<'static>] = &[M::up(include_str!("migrations/0001_records.sql"))];
+const MIGRATIONS: &[M<'static>] = &[M::up(concat!(
+    // 'SmKy': tells a samekey store from the files of other programs. An application's own database keeps its own.
+    "PRAGMA application_id = 0x536d4b79;\n",
+    include_str!("migrations/0001_records.sql"),
+))];
 
 /// The newest schema that is known here.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
@@ -28,7 +32,7 @@ const WHOLE_CHECK_BYTES: u64 = 32 << 20;
 const WAL_KEPT_BYTES: i64 = 64 << 20;
 
 /// How often another process that makes the same file at the same moment is waited for.
-const RACES: u32 = 50;
+const RACES: u32 = 250;
 
 /// What the store remembers of itself.
 #[derive(Clone, Copy, Debug)]
@@ -211,15 +215,16 @@ fn birth(conn: &mut Connection, now: Timestamp, place: &Arc<str>) -> Result<Birt
         return Ok(birth);
     }
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
-    tx.execute("INSERT INTO meta VALUES ('created_at', ?1) ON CONFLICT DO NOTHING", [now.as_millis()]).map_err(of)?;
-    tx.execute("INSERT INTO meta VALUES ('secret', ?1) ON CONFLICT DO NOTHING", [secret]).map_err(of)?;
+    tx.execute("INSERT INTO samekey_meta VALUES ('created_at', ?1) ON CONFLICT DO NOTHING", [now.as_millis()])
+        .map_err(of)?;
+    tx.execute("INSERT INTO samekey_meta VALUES ('secret', ?1) ON CONFLICT DO NOTHING", [secret]).map_err(of)?;
     let birth = read_birth(&tx).map_err(of)?;
     tx.commit().map_err(of)?;
     birth.ok_or_else(|| StoreError::backend(place, "the facts of the store could not be read back"))
 }
 
 fn read_birth(conn: &Connection) -> rusqlite::Result<Option<Birth>> {
-    let sql = "SELECT (SELECT value FROM meta WHERE name = 'created_at'), value FROM meta WHERE name = 'secret'";
+    let sql = "SELECT (SELECT value FROM samekey_meta WHERE name = 'created_at'), value FROM samekey_meta WHERE name = 'secret'";
     conn.query_row(sql, [], |row| Ok(Birth { created_at: Timestamp::from_millis(row.get(0)?), secret: row.get(1)? }))
         .optional()
 }

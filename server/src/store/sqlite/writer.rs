@@ -369,7 +369,9 @@ impl Writer {
 
 /// The smallest write there is.
 fn touch(conn: &Connection, now: Timestamp) -> rusqlite::Result<()> {
-    conn.prepare_cached("INSERT INTO meta VALUES ('ready', ?1) ON CONFLICT DO UPDATE SET value = excluded.value")?
-        .execute([now.as_millis()])
-        .map(drop)
+    conn.prepare_cached(
+        "INSERT INTO samekey_meta VALUES ('ready', ?1) ON CONFLICT DO UPDATE SET value = excluded.value",
+    )?
+    .execute([now.as_millis()])
+    .map(drop)
 }

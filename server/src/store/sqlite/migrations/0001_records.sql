@@ -1,26 +1,23 @@
--- 'SmKy': tells a samekey store from the files of other programs.
-PRAGMA application_id = 0x536d4b79;
-
 -- One value per name: created_at, secret, horizon, ready.
-CREATE TABLE meta (
+CREATE TABLE IF NOT EXISTS samekey_meta (
     name  TEXT PRIMARY KEY,
     value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Lists of significant fields, so that a record is compared under its own for ever.
-CREATE TABLE profiles (
+CREATE TABLE IF NOT EXISTS samekey_profiles (
     id         TEXT PRIMARY KEY,
     definition TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- The newest key time that was ever forgotten. Operations outside the configuration share the row ''.
-CREATE TABLE forgotten_before (
+CREATE TABLE IF NOT EXISTS samekey_forgotten_before (
     operation TEXT PRIMARY KEY,
     mark      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Times are Unix milliseconds. The response stands last, so that reading a record does not touch its pages.
-CREATE TABLE idempotency_keys (
+CREATE TABLE IF NOT EXISTS idempotency_keys (
     id               INTEGER PRIMARY KEY,
     actor_id         TEXT NOT NULL,
     operation        TEXT NOT NULL,
@@ -49,11 +46,11 @@ CREATE TABLE idempotency_keys (
 ) STRICT;
 
 -- The key comes first: keys that carry their time then go to one end of the index, whoever sends them.
-CREATE UNIQUE INDEX idempotency_keys_scope ON idempotency_keys (idem_key, operation, actor_id);
+CREATE UNIQUE INDEX IF NOT EXISTS idempotency_keys_scope ON idempotency_keys (idem_key, operation, actor_id);
 
 -- For the quota, and for whoever looks for lapsed claims.
-CREATE INDEX idempotency_keys_in_progress ON idempotency_keys (actor_id) WHERE state = 'in_progress';
+CREATE INDEX IF NOT EXISTS idempotency_keys_in_progress ON idempotency_keys (actor_id) WHERE state = 'in_progress';
 
 -- For whoever starts under another configuration: which names have records that a client may still ask for.
-CREATE INDEX idempotency_keys_operations ON idempotency_keys (operation)
+CREATE INDEX IF NOT EXISTS idempotency_keys_operations ON idempotency_keys (operation)
     WHERE configured AND state <> 'expired';

@@ -191,7 +191,7 @@ async fn operations_outside_the_configuration_share_one_mark() {
         let event = Event::Sweep { key_time: Some(START), forget_limit: START };
         bench.store.apply(id, Arc::clone(&first.policy), event, None).await.unwrap();
     }
-    assert_eq!(count(&bench.path(), "forgotten_before WHERE operation = ''"), 1);
+    assert_eq!(count(&bench.path(), "samekey_forgotten_before WHERE operation = ''"), 1);
     let other = Ask { operation: "POST /b".into(), ..first.clone() };
     assert_eq!(bench.store.deliver(other).await.unwrap().say, Say::Refuse(Code::KeyExpired));
     let since_named = Ask { operation: "a".into(), also: vec!["POST /a".into()], configured: true, ..first };
@@ -201,7 +201,7 @@ async fn operations_outside_the_configuration_share_one_mark() {
 #[tokio::test]
 async fn before_the_horizon_absence_proves_nothing() {
     let bench = Bench::new().await;
-    beside(&bench.path()).execute("INSERT INTO meta VALUES ('horizon', ?1)", [START.as_millis()]).unwrap();
+    beside(&bench.path()).execute("INSERT INTO samekey_meta VALUES ('horizon', ?1)", [START.as_millis()]).unwrap();
     let told = bench.store.deliver(ask(&minted(START))).await.unwrap();
     assert_eq!(told.say, Say::Refuse(Code::OutcomeUncertain));
     let found = told.found.unwrap();
@@ -252,7 +252,7 @@ async fn a_record_that_cannot_be_read_is_an_error_and_never_a_run() {
     }
     let (id, fence) = run(&bench.store, &ask("k5")).await;
     finish(&bench.store, &ask("k5"), id, fence).await;
-    beside(&bench.path()).execute("DELETE FROM profiles", []).unwrap();
+    beside(&bench.path()).execute("DELETE FROM samekey_profiles", []).unwrap();
     let profile = Profile::new(None, Significant::default()).unwrap();
     let deployed = Ask { fingerprint: fingerprint(&profile, 1), profile: Arc::new(profile), ..ask("k5") };
     let error = bench.store.deliver(deployed).await.unwrap_err();

@@ -26,7 +26,7 @@ async fn an_unknown_key_is_closed_for_good() {
     let second = bench.second().await;
     assert_eq!(close(&second, ask("k1")).await, Say::Closed);
     assert_eq!(count(&bench.path(), "idempotency_keys"), 1);
-    assert_eq!(count(&bench.path(), "profiles"), 0, "nothing is bound");
+    assert_eq!(count(&bench.path(), "samekey_profiles"), 0, "nothing is bound");
     run(&bench.store, &Ask { actor: Actor::new("bob"), ..ask("k1") }).await;
 }
 
