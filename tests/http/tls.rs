@@ -26,6 +26,26 @@ async fn commands_and_the_rest_pass() {
 }
 
 #[tokio::test]
+async fn whoami_is_asked_over_tls_as_well() {
+    let upstream = Upstream::start().await;
+    upstream.script(|received| match &*received.target {
+        "/api/me" => Reply::json(200, r#"{"id":"ann"}"#),
+        _ => Reply::json(201, "{}"),
+    });
+    let serve = secure(&upstream, &Authority::default(), "127.0.0.1").await;
+    let samekey = serve.set("--actor", "whoami:/api/me#/id").start().await;
+    let first = samekey.send(&Request::order("k").anonymous().header("Cookie", "sid=1")).await;
+    first.ran(201, "completed", 1);
+    samekey.send(&Request::order("k").anonymous().header("Cookie", "sid=2")).await.replays(&first);
+    let stranger = Authority::default();
+    let addr = stranger.before(upstream.addr(), "127.0.0.1").await;
+    let elsewhere = format!("whoami:https://{addr}/api/me#/id");
+    let samekey = secure(&upstream, &Authority::default(), "127.0.0.1").await.set("--actor", &elsewhere).start().await;
+    let unknown = samekey.send(&Request::order("k").anonymous().header("Cookie", "sid=1")).await;
+    unknown.refuses(503, "store_unavailable", "retry_same_key", "unknown");
+}
+
+#[tokio::test]
 async fn the_name_counts_and_is_asked_for() {
     let upstream = Upstream::start().await;
     let authority = Authority::default();

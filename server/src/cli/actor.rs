@@ -1,7 +1,7 @@
 //! Who asks: the kinds of actor, what each needs, and what to write where something is missing.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -121,14 +121,15 @@ fn whoami(place: &str) -> Result<ActorKind, String> {
     } else {
         let uri: Uri = url.parse().map_err(|_| format!("{url:?} is no URL; {WRITE}"))?;
         match (uri.scheme_str(), uri.authority()) {
-            (Some("http"), Some(authority)) if !authority.as_str().contains('@') => WhoamiUrl::Absolute(uri),
-            (Some("http"), Some(_)) => return Err("whoami's URL must not contain a user name or password".into()),
-            (Some("https"), _) => {
-                return Err("whoami over https is not supported yet; name the service by http:// in its own network, \
-                            or by a path on the upstream"
-                    .into());
+            (Some("http" | "https"), Some(authority)) if !authority.as_str().contains('@') => WhoamiUrl::Absolute(uri),
+            (Some("http" | "https"), Some(_)) => {
+                return Err("whoami's URL must not contain a user name or password".into());
             }
-            _ => return Err(format!("{url:?} is neither a path on the upstream nor an http:// URL; {WRITE}")),
+            _ => {
+                return Err(format!(
+                    "{url:?} is neither a path on the upstream nor an http:// or https:// URL; {WRITE}"
+                ));
+            }
         }
     };
     Ok(ActorKind::Whoami { url, pointer: pointer.into() })
@@ -139,8 +140,9 @@ fn is_name(name: &str) -> bool {
 }
 
 impl ActorArgs {
-    /// What these settings say, in front of this upstream; reads the files they name.
-    pub(crate) fn source(&self, upstream: &Uri) -> anyhow::Result<ActorSource> {
+    /// What these settings say, in front of this upstream; reads the files they name. `ca` is what an https upstream,
+    /// and so the one who is asked, is checked against.
+    pub(crate) fn source(&self, upstream: &Uri, ca: Option<&Path>) -> anyhow::Result<ActorSource> {
         if !matches!(self.actor, ActorKind::Jwt(_)) {
             for (given, flag) in [
                 (self.jwt_key_file.is_some(), "--jwt-key-file"),
@@ -161,7 +163,7 @@ impl ActorArgs {
                     WhoamiUrl::Absolute(url) => url.clone(),
                     WhoamiUrl::Path(path) => below(upstream, path).context("--actor whoami")?,
                 };
-                ActorSource::whoami(Whoami::new(pointer, asker(url)))
+                ActorSource::whoami(Whoami::new(pointer, asker(url, ca).context("--actor whoami")?))
             }
             ActorKind::Header(name) => ActorSource::header(name.clone(), self.trusted()),
             ActorKind::Constant(_) if !self.accept_shared_actor => bail!(
@@ -174,8 +176,8 @@ impl ActorArgs {
     }
 
     /// Whether [`ActorArgs::source`] would do, wherever the upstream is.
-    pub(crate) fn check(&self, upstream: Option<&Uri>) -> anyhow::Result<()> {
-        self.source(upstream.unwrap_or(&Uri::from_static("http://localhost"))).map(drop)
+    pub(crate) fn check(&self, upstream: Option<&Uri>, ca: Option<&Path>) -> anyhow::Result<()> {
+        self.source(upstream.unwrap_or(&Uri::from_static("http://localhost")), ca).map(drop)
     }
 
     fn jwt(&self, claim: &Claim) -> anyhow::Result<Jwt> {
@@ -233,12 +235,10 @@ impl ActorArgs {
 
 /// A path below the upstream's own, as the requests themselves are sent.
 fn below(upstream: &Uri, path: &str) -> anyhow::Result<Uri> {
-    if upstream.scheme_str() != Some("http") {
-        bail!("a path needs an http:// upstream; name the whole http:// URL of whoami");
-    }
+    let scheme = upstream.scheme_str().context("the upstream has neither http:// nor https://")?;
     let authority = upstream.authority().context("the upstream names no host")?;
     let base = upstream.path().trim_end_matches('/');
-    Ok(Uri::builder().scheme("http").authority(authority.clone()).path_and_query(format!("{base}{path}")).build()?)
+    Ok(Uri::builder().scheme(scheme).authority(authority.clone()).path_and_query(format!("{base}{path}")).build()?)
 }
 
 /// An address is a network of one.
@@ -282,7 +282,7 @@ mod tests {
             ("whoami:/api/me", "#/id"),
             ("whoami:/api/me#id", "#/id"),
             ("whoami:api/me#/id", "whoami:/api/me"),
-            ("whoami:https://shop.example/me#/id", "not supported yet"),
+            ("whoami:ftp://shop.example/me#/id", "https://"),
             ("whoami:http://u:p@shop.example/me#/id", "password"),
             ("constant:", "constant:shop"),
             ("constant:a b", "constant:shop"),
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn what_a_kind_needs_is_said() {
         let upstream: Uri = "http://127.0.0.1:3000".parse().unwrap();
-        let refused = |args: ActorArgs| format!("{:#}", args.source(&upstream).unwrap_err());
+        let refused = |args: ActorArgs| format!("{:#}", args.source(&upstream, None).unwrap_err());
         assert!(refused(args("constant:shop")).contains("--accept-shared-actor"));
         assert!(refused(args("jwt:sub")).contains("--jwks-file"));
         let no_audience = ActorArgs { jwks_file: Some("keys.json".into()), ..args("jwt:sub") };
@@ -329,7 +329,7 @@ mod tests {
             ("constant:shop", "constant:shop"),
         ] {
             let args = ActorArgs { accept_shared_actor: true, ..args(actor) };
-            assert_eq!(args.source(&upstream).unwrap().identity(), identity);
+            assert_eq!(args.source(&upstream, None).unwrap().identity(), identity);
         }
     }
 }

@@ -31,7 +31,10 @@ pub(crate) struct CheckArgs {
 
 /// Prints the contract of each operation. Fails on errors, and on warnings if it is to be strict.
 pub(crate) fn run(args: &CheckArgs, source: &Source, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let usable = |loaded: Loaded| loaded.args.actor.check(loaded.args.upstream.as_ref()).map(|()| loaded);
+    let usable = |loaded: Loaded| {
+        let args = &loaded.args;
+        args.actor.check(args.upstream.as_ref(), args.upstream_ca.as_deref()).map(|()| loaded)
+    };
     let loaded = match config::load(source, None).and_then(usable) {
         Ok(loaded) => loaded,
         Err(error) if args.json => {

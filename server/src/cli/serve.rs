@@ -43,7 +43,7 @@ pub(crate) struct ServeArgs {
 
     /// Certificates in PEM form that a https upstream is checked against, in place of the system's
     #[arg(long, env = "SAMEKEY_UPSTREAM_CA", value_name = "FILE")]
-    upstream_ca: Option<PathBuf>,
+    pub(super) upstream_ca: Option<PathBuf>,
 
     /// Where clients connect
     #[arg(long, env = "SAMEKEY_LISTEN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8787")]
@@ -198,7 +198,7 @@ impl Server {
             connect_timeout: args.connect_timeout,
         })
         .context("--upstream")?;
-        let actor = args.actor.source(&upstream)?;
+        let actor = args.actor.source(&upstream, args.upstream_ca.as_deref())?;
         let store = Store::open(SqliteOptions {
             queue_capacity: args.limits.queue,
             min_free_bytes: args.limits.min_free as u64,

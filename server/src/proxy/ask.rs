@@ -1,5 +1,6 @@
 //! Asking the application who a caller is: one `GET`, no redirects, small answers, in time.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +9,9 @@ use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Limited};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use super::connect::{Connector, TlsError};
 use crate::layer::actor::whoami::{Answered, Ask};
 
 /// For all of it. A request that waits for this has a caller who waits.
@@ -20,14 +21,13 @@ const IDLE: Duration = Duration::from_secs(4);
 /// What says who somebody is; a page is not.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
-/// A way to ask at this address, `http` only.
-pub(crate) fn asker(url: Uri) -> Arc<Ask> {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(TIMEOUT));
-    let client: Client<HttpConnector, Body> =
+/// A way to ask at this address, over TLS where it says `https`.
+pub(crate) fn asker(url: Uri, ca: Option<&Path>) -> Result<Arc<Ask>, TlsError> {
+    let secure = url.scheme_str() == Some("https");
+    let connector = Connector::new(secure, ca.filter(|_| secure), TIMEOUT)?;
+    let client: Client<Connector, Body> =
         Client::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).pool_timer(TokioTimer::new()).build(connector);
-    Arc::new(move |headers| {
+    Ok(Arc::new(move |headers| {
         let (client, url) = (client.clone(), url.clone());
         Box::pin(async move {
             let answered = tokio::time::timeout(TIMEOUT, async {
@@ -40,10 +40,10 @@ pub(crate) fn asker(url: Uri) -> Arc<Ask> {
             });
             answered.await.unwrap_or_else(|_| Err(format!("it did not answer within {} s", TIMEOUT.as_secs())))
         })
-    })
+    }))
 }
 
-async fn ask(client: &Client<HttpConnector, Body>, url: &Uri, headers: HeaderMap) -> Result<Answered, String> {
+async fn ask(client: &Client<Connector, Body>, url: &Uri, headers: HeaderMap) -> Result<Answered, String> {
     let mut request = Request::new(Body::empty());
     *request.uri_mut() = url.clone();
     *request.headers_mut() = headers;
