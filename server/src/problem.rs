@@ -139,12 +139,13 @@ pub(crate) struct Place<'a> {
 #[derive(Clone, Debug)]
 struct Unfinished(Problem);
 
-/// Completes a refusal with what only the layer knows. Every refusal on a covered route passes here once, on its way
+/// Completes a refusal with what only the layer knows, and tells its code. Every refusal on a covered route passes here once, on its way
 /// out; other answers stay as they are.
-pub(crate) fn finish(response: &mut Response, place: &Place<'_>) {
-    if let Some(Unfinished(problem)) = response.extensions_mut().remove() {
-        *response = problem.answer(place);
-    }
+pub(crate) fn finish(response: &mut Response, place: &Place<'_>) -> Option<Code> {
+    let Unfinished(problem) = response.extensions_mut().remove()?;
+    let code = problem.code;
+    *response = problem.answer(place);
+    Some(code)
 }
 
 /// An answer of the handler is the handler's, even if it is a problem of ours.

@@ -35,6 +35,32 @@ async fn an_actor_over_its_quota_of_running_keys_is_told_to_slow_down() {
     }
 }
 
+/// The writer waits for a lock that this test holds, so what comes meanwhile queues.
+#[tokio::test]
+async fn a_full_queue_refuses_new_commands_and_runs_none_of_them() {
+    let upstream = Upstream::start().await;
+    let samekey = Serve::before(&upstream).set("--queue", "4").start().await;
+    let lock = rusqlite::Connection::open(samekey.serve().store()).expect("the store's file");
+    lock.execute_batch("BEGIN IMMEDIATE").expect("the write lock");
+    let mut orders: Vec<_> = (0..12).map(|n| samekey.spawn(&Request::order(&format!("k-{n}")))).collect();
+    // Those that find the queue full hear so at once.
+    while orders.iter().filter(|order| order.is_finished()).count() < 6 {
+        tokio::task::yield_now().await;
+    }
+    lock.execute_batch("ROLLBACK").expect("the lock is given back");
+    let mut ran = 0;
+    for order in orders.drain(..) {
+        let answer = order.await.expect("an answer");
+        match answer.status {
+            201 => ran += 1,
+            _ => drop(answer.refuses(503, "overloaded", "retry_same_key", "unknown")),
+        }
+    }
+    assert!((1..=6).contains(&ran), "{ran} of 12");
+    assert_eq!(upstream.ledger().count(), ran, "what was refused did not run");
+    samekey.send(&Request::order("later")).await.ran(201, "completed", 1);
+}
+
 #[tokio::test]
 async fn quota_comes_after_mismatch_and_replay() {
     let upstream = Upstream::start().await;

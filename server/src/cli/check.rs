@@ -59,7 +59,10 @@ pub(crate) fn run(args: &CheckArgs, source: &Source, out: &mut dyn Write) -> any
 
 fn as_text(loaded: &Loaded, remarks: &[Remark], out: &mut dyn Write) -> anyhow::Result<()> {
     match &loaded.file {
-        Some(file) => writeln!(out, "{}: {} operations", file.display(), loaded.operations.len())?,
+        Some(file) => match loaded.operations.len() {
+            1 => writeln!(out, "{}: 1 operation", file.display())?,
+            many => writeln!(out, "{}: {many} operations", file.display())?,
+        },
         None => writeln!(out, "no samekey.toml: operations are named by method and path")?,
     }
     for operation in &loaded.operations {

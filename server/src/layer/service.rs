@@ -89,12 +89,11 @@ where
                 })
             }
             Coverage::Covered => Box::pin(async move {
-                let arrived = Instant::now();
                 let request_id = super::request_id(&mut parts);
-                let mut seen = record::Seen::new(&parts, &request_id, &route.operation);
+                let mut seen = record::Seen::new(&shared, &parts, &request_id, &route.operation);
                 let delivery = Covered { shared: &shared, route, request_id, expected_actor };
                 let mut response = delivery.answer(parts, body, inner, &mut seen).await;
-                seen.finish(&mut response, &shared, arrived.elapsed());
+                seen.finish(&mut response);
                 shared.cors.expose(origin.as_ref(), response.headers_mut());
                 Ok(response)
             }),
