@@ -47,9 +47,8 @@ pub(crate) fn new_holder() -> samekey_core::claim::Holder {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |text, byte| {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-        let mut text = text;
         text.push(digit(byte >> 4));
         text.push(digit(byte & 15));
         text

@@ -233,6 +233,16 @@ impl Problem {
     }
 }
 
+/// A problem without a code or a receipt: what it answers was not decided by the rules of keys.
+pub(crate) fn plain(status: StatusCode, detail: &str) -> Response {
+    let title = status.canonical_reason().unwrap_or_default();
+    let body = json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail });
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response
+}
+
 /// Whether a terminal answer would make Stripe's SDKs send the same key again, only to hear it again.
 pub(crate) fn stripe_would_repeat(status: StatusCode, word: Word) -> bool {
     matches!(word, Word::Completed | Word::Failed) && (status == StatusCode::CONFLICT || status.is_server_error())

@@ -15,6 +15,7 @@ use samekey_core::select::Profile;
 use samekey_core::{Actor, KeyRule, Policy};
 use tower::{Layer, Service};
 
+use super::actor::Find;
 use super::limits::{Budget, Limits};
 use super::params::Params;
 use super::route::{One, Resolve};
@@ -22,9 +23,6 @@ use super::{admit, request_id};
 use crate::command::{Command, Fingerprint};
 use crate::names;
 use crate::problem::Problem;
-
-/// Finds the actor in a request's head.
-type Find = dyn Fn(&Parts) -> Option<Actor> + Send + Sync;
 
 /// A layer on a method router whose handler takes a [`Command`]: it finds actor and key, reads the body once, and
 /// takes the fingerprint. It answers 400, 401 and 413; claiming is the handler's.

@@ -29,7 +29,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, TE, TRAILER};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TE, TRAILER};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
@@ -42,6 +42,7 @@ use super::tunnel::{Asked, Tunnels};
 use super::{forwarded, hop};
 use crate::layer::{Failure, Trusted};
 use crate::names;
+use crate::problem::plain;
 
 #[cfg(test)]
 mod tests;
@@ -240,7 +241,7 @@ impl tower::Service<Request<Body>> for Forward {
         Box::pin(async move {
             let answer = match sent {
                 Ok(answer) => answer.await.map_err(|error| classify(&error)),
-                Err((status, why)) => return Ok(problem(status, why)),
+                Err((status, why)) => return Ok(plain(status, why)),
             };
             Ok(match (answer, tunnel) {
                 (Ok(agreed), Some(tunnel)) if agreed.status() == StatusCode::SWITCHING_PROTOCOLS => {
@@ -317,21 +318,8 @@ fn failed(failure: Failure) -> Response<Body> {
     let detail = match &failure {
         Failure::NotSent { detail } | Failure::Unknown { detail } => detail,
     };
-    let mut response = problem(StatusCode::BAD_GATEWAY, detail);
+    let mut response = plain(StatusCode::BAD_GATEWAY, detail);
     response.extensions_mut().insert(failure);
-    response
-}
-
-/// Without a code: what is answered here was not decided by the idempotency rules.
-fn problem(status: StatusCode, detail: &str) -> Response<Body> {
-    let title = status.canonical_reason().unwrap_or_default();
-    let body = serde_json::json!({
-        "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,
-    });
-    let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = status;
-    let json = HeaderValue::from_static("application/problem+json");
-    response.headers_mut().insert(CONTENT_TYPE, json);
     response
 }
 

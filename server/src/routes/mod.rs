@@ -15,18 +15,16 @@ mod status;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{any, get};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, VARY};
+use http::header::{CACHE_CONTROL, VARY};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use samekey_core::fingerprint::{Payload, fingerprint};
 use samekey_core::uri::percent_decode;
 use samekey_core::{Actor, Key, Policy};
-use serde_json::json;
 
 pub(crate) use cors::Cors;
 pub use cors::{Origin, OriginError};
@@ -73,13 +71,9 @@ async fn with_cors(
     response
 }
 
-/// A problem that says nothing about any key: it has no code and no receipt, so that no client settles by it.
+/// A refusal that says nothing about any key, so that no client settles by it.
 fn plain(status: StatusCode, detail: &str) -> Response {
-    let title = status.canonical_reason().unwrap_or_default();
-    let body = json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail });
-    let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    let mut response = crate::problem::plain(status, detail);
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

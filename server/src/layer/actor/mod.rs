@@ -38,7 +38,7 @@ struct Told {
 }
 
 /// Finds the actor in a request's head.
-type Find = dyn Fn(&Parts) -> Option<Actor> + Send + Sync;
+pub(crate) type Find = dyn Fn(&Parts) -> Option<Actor> + Send + Sync;
 
 #[derive(Clone)]
 enum Kind {
