@@ -312,8 +312,6 @@ builders! {
     give_up: Duration;
     /// Sets how far ahead of the store's clock a key's time may lie.
     clock_skew: Duration;
-    /// Sets what becomes of tombstones of keys without a time.
-    timeless: Timeless;
     /// Lets the answers follow the IETF draft where it differs.
     ietf: bool;
 }
