@@ -109,6 +109,12 @@ impl Holds {
         }
     }
 
+    /// This claim is held here, and was not lost as far as the last renewal told.
+    #[cfg(feature = "postgres")]
+    pub(super) fn stands(&self, id: RecordId, fence: Fence) -> bool {
+        self.held().due.get(&(id, fence)).is_some_and(|claim| claim.due != NEVER)
+    }
+
     /// This claim is not ours any more. When it was last proved still bounds what its holder may do.
     pub(super) fn lose(&self, id: RecordId, fence: Fence) {
         if let Some(claim) = self.held().due.get_mut(&(id, fence)) {

@@ -7,6 +7,8 @@ mod error;
 mod hold;
 mod hub;
 mod journal;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 pub(crate) mod sqlite;
 
 use std::borrow::Cow;
@@ -30,6 +32,10 @@ use self::hold::Holds;
 use self::hub::Hub;
 pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
+#[cfg(feature = "postgres")]
+use self::postgres::Postgres;
+#[cfg(feature = "postgres")]
+pub use self::postgres::PostgresOptions;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
 use crate::clock::Clock;
@@ -103,6 +109,26 @@ pub struct Applied {
     pub refused: Option<Refused>,
 }
 
+/// What whoever asks wants of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// To run, or to hear how it stands.
+    Run,
+    /// That it never runs.
+    Close,
+}
+
+/// An event on its way to a record.
+#[derive(Clone, Debug)]
+struct Change {
+    id: RecordId,
+    policy: Arc<Policy>,
+    event: Event,
+    response: Option<StoredResponse>,
+    /// Who settles, and on what grounds.
+    note: Note,
+}
+
 /// A terminal answer without its status, which the record holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredResponse {
@@ -120,11 +146,54 @@ pub struct Store {
 
 #[derive(Debug)]
 struct Inner {
-    backend: Sqlite,
+    backend: Backend,
     hub: Arc<Hub>,
     holds: Arc<Holds>,
     /// What the last look at the store's health said, and when.
     health: tokio::sync::Mutex<Option<(Duration, Result<(), StoreError>)>>,
+}
+
+/// Where the records are.
+#[derive(Debug)]
+enum Backend {
+    Sqlite(Box<Sqlite>),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<Postgres>),
+}
+
+/// The same verb, whichever backend it is.
+macro_rules! on {
+    ($store:expr, $backend:ident => $call:expr) => {
+        match &$store.inner.backend {
+            Backend::Sqlite($backend) => $call,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres($backend) => $call,
+        }
+    };
+}
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum StoreOptions {
+    /// In a file.
+    Sqlite(SqliteOptions),
+    /// In a PostgreSQL database.
+    #[cfg(feature = "postgres")]
+    Postgres(PostgresOptions),
+}
+
+impl From<SqliteOptions> for StoreOptions {
+    fn from(options: SqliteOptions) -> Self {
+        Self::Sqlite(options)
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl From<PostgresOptions> for StoreOptions {
+    fn from(options: PostgresOptions) -> Self {
+        Self::Postgres(options)
+    }
 }
 
 /// How long one look at the store's health is believed, so that probes cost nothing.
@@ -136,12 +205,30 @@ impl Store {
         Self::open(SqliteOptions::new(path)).await
     }
 
-    /// Opens a SQLite file.
-    pub async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
-        let (hub, holds) = (Arc::new(Hub::default()), Arc::new(Holds::default()));
-        let (for_hub, for_holds) = (Arc::clone(&hub), Arc::clone(&holds));
-        let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
-        let backend = opened.map_err(|_| StoreError::Closed)??;
+    /// Opens a PostgreSQL database, by its URL, with the defaults; makes the tables if they are missing.
+    #[cfg(feature = "postgres")]
+    pub async fn postgres(url: &str) -> Result<Self, StoreError> {
+        Self::open(PostgresOptions::new(url)?).await
+    }
+
+    /// Opens a store.
+    pub async fn open(options: impl Into<StoreOptions>) -> Result<Self, StoreError> {
+        let holds = Arc::new(Holds::default());
+        let (backend, hub) = match options.into() {
+            StoreOptions::Sqlite(options) => {
+                let mut secret = [0; 32];
+                crate::random(&mut secret);
+                let hub = Arc::new(Hub::new(secret));
+                let (for_hub, for_holds) = (Arc::clone(&hub), Arc::clone(&holds));
+                let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
+                (Backend::Sqlite(Box::new(opened.map_err(|_| StoreError::Closed)??)), hub)
+            }
+            #[cfg(feature = "postgres")]
+            StoreOptions::Postgres(options) => {
+                let (backend, hub) = Postgres::open(options, Arc::clone(&holds)).await?;
+                (Backend::Postgres(Box::new(backend)), hub)
+            }
+        };
         let health = tokio::sync::Mutex::new(None);
         Ok(Self { inner: Arc::new(Inner { backend, hub, holds, health }) })
     }
@@ -149,34 +236,34 @@ impl Store {
     /// Looks without a turn under the write lock. `None`: [`Store::deliver`] has to decide, because there is no
     /// record yet, or something is to be written, or the delivery is to run.
     pub async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
-        self.inner.backend.peek(ask).await
+        on!(self, backend => backend.peek(ask).await)
     }
 
     /// The record that a delivery meets, as it is.
     pub async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
-        self.inner.backend.find(ask).await
+        on!(self, backend => backend.find(ask).await)
     }
 
     /// The stored response of a record, if there is one.
     pub async fn response(&self, id: RecordId) -> Result<Option<StoredResponse>, StoreError> {
-        self.inner.backend.response(id).await
+        on!(self, backend => backend.response(id).await)
     }
 
     /// Names without a space under which records stand that a client may still ask for, outside of `known`, and how
     /// many they are. Tombstones, and answers past their retention, do not count.
     pub async fn operations_in_use(&self, known: Arc<BTreeSet<String>>) -> Result<Vec<(String, u64)>, StoreError> {
-        self.inner.backend.operations_in_use(known).await
+        on!(self, backend => backend.operations_in_use(known).await)
     }
 
     /// A delivery meets its record. What it is told is durable. Dropping the future does not take the claim back.
     pub async fn deliver(&self, ask: Ask) -> Result<Told, StoreError> {
-        self.inner.backend.deliver(ask).await
+        on!(self, backend => backend.deliver(ask).await)
     }
 
     /// Closes a key that never ran, so that it never will; [`Say::Closed`] says that it is, or was before. Otherwise
     /// what a delivery would be told. The fingerprint is not looked at.
     pub async fn close_key(&self, ask: Ask) -> Result<Told, StoreError> {
-        self.inner.backend.close_key(ask).await
+        on!(self, backend => backend.close_key(ask).await)
     }
 
     /// An event meets a record. `response` goes with a terminal answer whose `has_response` is set. Never refused
@@ -200,28 +287,28 @@ impl Store {
         response: Option<StoredResponse>,
         note: Note,
     ) -> Result<Applied, StoreError> {
-        self.inner.backend.apply(sqlite::Change { id, policy, event, response, note }).await
+        on!(self, backend => backend.apply(Change { id, policy, event, response, note }).await)
     }
 
     /// The holder of a claim is about to call an external system: the claim is proved and the entry written in one
     /// transaction. An error is for the caller to try again, as the same call.
     pub async fn start_effect(&self, start: EffectStart, policy: Arc<Policy>) -> Result<EffectTold, StoreError> {
-        self.inner.backend.start_effect(start, policy).await
+        on!(self, backend => backend.start_effect(start, policy).await)
     }
 
     /// The holder of a claim says how a call ended. An error is for the caller to try again.
     pub async fn end_effect(&self, end: EffectEnd) -> Result<EffectNoted, StoreError> {
-        self.inner.backend.end_effect(end).await
+        on!(self, backend => backend.end_effect(end).await)
     }
 
     /// The journal of a record.
     pub async fn effects(&self, id: RecordId) -> Result<Vec<Effect>, StoreError> {
-        self.inner.backend.effects(id).await
+        on!(self, backend => backend.effects(id).await)
     }
 
     /// What happened to a record beyond a claim and its answer.
     pub async fn trail(&self, id: RecordId) -> Result<Vec<Step>, StoreError> {
-        self.inner.backend.trail(id).await
+        on!(self, backend => backend.trail(id).await)
     }
 
     /// Renews this process's own claim, up to its deadline, while the guard lives.
@@ -230,7 +317,7 @@ impl Store {
         let lease = hold::Lease { id, fence, length: policy.lease };
         let (hold, first) = self.inner.holds.add(lease, asked, self.clock().monotonic());
         if first {
-            self.inner.backend.nudge();
+            on!(self, backend => backend.nudge());
         }
         hold
     }
@@ -239,20 +326,20 @@ impl Store {
     pub fn watch(&self, ask: &Ask) -> Watch {
         let (watch, first) = self.inner.hub.watch(ask.actor.stored(), ask.key.expose());
         if first {
-            self.inner.backend.nudge();
+            on!(self, backend => backend.nudge());
         }
         watch
     }
 
     /// Whether this process may call a claim under this lease lapsed.
     pub fn may_judge(&self, lease: Duration) -> bool {
-        self.inner.backend.may_judge(lease)
+        on!(self, backend => backend.may_judge(lease))
     }
 
     /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
     pub(crate) fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
         let mut mac =
-            Hmac::<Sha256>::new_from_slice(self.inner.backend.secret()).expect("HMAC takes keys of any length");
+            Hmac::<Sha256>::new_from_slice(on!(self, backend => backend.secret())).expect("HMAC takes keys of any length");
         for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
@@ -280,17 +367,17 @@ impl Store {
         remember: Duration,
         accept_change: bool,
     ) -> Result<Option<String>, StoreError> {
-        self.inner.backend.keep_actor_kind(kind.to_owned(), remember, accept_change).await
+        on!(self, backend => backend.keep_actor_kind(kind.to_owned(), remember, accept_change).await)
     }
 
     /// What the store's clock shows.
     pub fn now(&self) -> Timestamp {
-        self.clock().now()
+        on!(self, backend => backend.now())
     }
 
-    /// The store's clock.
+    /// The clock of this host. Records are dated by [`Store::now`].
     pub fn clock(&self) -> &Clock {
-        self.inner.backend.clock()
+        on!(self, backend => backend.clock())
     }
 
     /// A small write, to see whether the store takes one; the answer is believed for a second.
@@ -300,13 +387,13 @@ impl Store {
         if let Some((_, said)) = health.as_ref().filter(|(at, _)| now.saturating_sub(*at) < HEALTH_HOLDS) {
             return said.clone();
         }
-        let said = self.inner.backend.ready().await;
+        let said = on!(self, backend => backend.ready().await);
         *health = Some((self.clock().monotonic(), said.clone()));
         said
     }
 
     /// Writes what is queued and closes the file. Whoever asks afterwards hears [`StoreError::Closed`].
     pub async fn close(&self) {
-        self.inner.backend.close().await;
+        on!(self, backend => backend.close().await);
     }
 }

@@ -7,10 +7,10 @@ pub(crate) mod claims;
 mod effects;
 mod known;
 mod leases;
-mod named;
+pub(in crate::store) mod named;
 mod open;
 mod reader;
-mod row;
+pub(in crate::store) mod row;
 mod space;
 mod statement;
 #[cfg(test)]
@@ -27,10 +27,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use samekey_core::Policy;
+use samekey_core::claim::Say;
 use samekey_core::claim::judge::Judge;
-use samekey_core::claim::{Event, Say};
 use samekey_core::problem::Code;
+use samekey_core::{Policy, Timestamp};
 use tokio::sync::oneshot;
 
 use self::reader::Readers;
@@ -38,8 +38,8 @@ use self::writer::{Job, Writer};
 use super::hold::Holds;
 use super::hub::Hub;
 use super::{
-    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, RecordId, Step, StoreError,
-    StoredResponse, Told,
+    Applied, Ask, Change, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Purpose, RecordId, Step,
+    StoreError, StoredResponse, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -114,26 +114,6 @@ impl SqliteOptions {
         self.readers = readers;
         self
     }
-}
-
-/// What whoever asks wants of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// To run, or to hear how it stands.
-    Run,
-    /// That it never runs.
-    Close,
-}
-
-/// An event on its way to a record.
-#[derive(Debug)]
-pub(super) struct Change {
-    pub(super) id: RecordId,
-    pub(super) policy: Arc<Policy>,
-    pub(super) event: Event,
-    pub(super) response: Option<StoredResponse>,
-    /// Who settles, and on what grounds.
-    pub(super) note: Note,
 }
 
 /// Why one item of a batch failed.
@@ -226,6 +206,10 @@ impl Sqlite {
 
     pub(super) fn clock(&self) -> &Clock {
         &self.shared.clock
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
     }
 
     pub(super) fn may_judge(&self, lease: Duration) -> bool {

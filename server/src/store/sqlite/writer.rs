@@ -18,9 +18,9 @@ use super::known::Known;
 use super::leases::{self, Lost, Why};
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Purpose, Shared, Trouble, effects};
+use super::{Shared, Trouble, effects};
 use crate::store::hold::Lease;
-use crate::store::{Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, StoreError, Told};
+use crate::store::{Applied, Ask, Change, EffectEnd, EffectNoted, EffectStart, EffectTold, Purpose, StoreError, Told};
 
 /// Beyond this, only latency grows: FULL costs nothing from here on.
 const MAX_BATCH: usize = 128;

@@ -22,9 +22,9 @@ use samekey_core::select::{Profile, Significant};
 use samekey_core::{Actor, Key, Policy, Timestamp};
 use tempfile::TempDir;
 
-use super::SqliteOptions;
+use super::{Sqlite, SqliteOptions};
 use crate::clock::{Clock, Hands};
-use crate::store::{Applied, Ask, RecordId, Store, StoredResponse};
+use crate::store::{Applied, Ask, Backend, RecordId, Store, StoredResponse};
 
 /// Some day in 2026.
 pub(super) const START: Timestamp = Timestamp::from_millis(1_796_000_000_000);
@@ -58,6 +58,14 @@ impl Bench {
         SqliteOptions::new(self.path()).clock(self.clock.clone()).min_free_bytes(0)
     }
 
+    fn backend(&self) -> &Sqlite {
+        match &self.store.inner.backend {
+            Backend::Sqlite(backend) => backend,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(_) => panic!("opened as SQLite"),
+        }
+    }
+
     /// A second store on the same file, as another process would have it.
     async fn second(&self) -> Store {
         Store::open(self.options()).await.unwrap()
@@ -66,14 +74,14 @@ impl Bench {
     /// Runs on the writer's thread, on its connection.
     async fn on_writer<T: Send + 'static>(&self, hook: impl FnOnce(&rusqlite::Connection) -> T + Send + 'static) -> T {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        self.store.inner.backend.hook(move |conn| drop(reply.send(hook(conn))));
+        self.backend().hook(move |conn| drop(reply.send(hook(conn))));
         answer.await.unwrap()
     }
 
     /// Stops the writer until the guard is dropped: what is asked meanwhile becomes one batch.
     fn pause(&self) -> mpsc::Sender<()> {
         let (guard, over) = mpsc::channel::<()>();
-        self.store.inner.backend.hook(move |_| while over.recv().is_ok() {});
+        self.backend().hook(move |_| while over.recv().is_ok() {});
         guard
     }
 }
