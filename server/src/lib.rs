@@ -4,6 +4,7 @@
 //! the same `Idempotency-Key` again: at most one effect per key while the claim is remembered, the stored answer for
 //! every other delivery, and an honest refusal where the outcome is unknown.
 
+pub mod claim;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod clock;
@@ -19,8 +20,9 @@ mod routes;
 pub mod sqlite;
 pub mod store;
 
+pub use claim::{Claim, Claimed, EffectError, ProviderKey};
 pub use command::{Answer, Command, Fingerprint, Outcome};
-pub use layer::{ActorSource, CommandLayer, Idempotency, IdempotencyLayer, Limits, Running};
+pub use layer::{ActorSource, CommandLayer, Idempotency, IdempotencyLayer, Limits, Means, ResultId, Running};
 pub use problem::{DEFAULT_PREFIX, Problem};
 pub use routes::{Origin, OriginError, Prefix, PrefixError};
 pub use samekey_core::problem::{Code, Next};
@@ -30,6 +32,9 @@ pub use samekey_core::{
 };
 pub use sqlite::RunError;
 pub use store::{Store, StoreError};
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Fills bytes from the system's cryptographic source.
 ///

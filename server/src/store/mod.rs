@@ -32,6 +32,7 @@ pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
+use crate::claim::{self, WaitingRoom};
 use crate::clock::Clock;
 
 /// Names a record for as long as it is remembered.
@@ -123,6 +124,8 @@ struct Inner {
     backend: Sqlite,
     hub: Arc<Hub>,
     holds: Arc<Holds>,
+    /// Those who wait for claims of the library.
+    waiting: WaitingRoom,
     /// What the last look at the store's health said, and when.
     health: tokio::sync::Mutex<Option<(Duration, Result<(), StoreError>)>>,
 }
@@ -143,7 +146,7 @@ impl Store {
         let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
         let backend = opened.map_err(|_| StoreError::Closed)??;
         let health = tokio::sync::Mutex::new(None);
-        Ok(Self { inner: Arc::new(Inner { backend, hub, holds, health }) })
+        Ok(Self { inner: Arc::new(Inner { backend, hub, holds, waiting: claim::waiting_room(), health }) })
     }
 
     /// Looks without a turn under the write lock. `None`: [`Store::deliver`] has to decide, because there is no
@@ -233,6 +236,15 @@ impl Store {
             self.inner.backend.nudge();
         }
         hold
+    }
+
+    /// When, on the monotonic clock, the last acknowledged proof of a held claim was asked for; zero where it is not held.
+    pub(crate) fn proved_at(&self, id: RecordId, fence: Fence) -> Duration {
+        self.inner.holds.proved_at(id, fence)
+    }
+
+    pub(crate) fn waiting_room(&self) -> &WaitingRoom {
+        &self.inner.waiting
     }
 
     /// Tells when a record of this actor and key changes, from now on. Watch first, then look.
