@@ -12,6 +12,7 @@ mod reader;
 mod row;
 mod space;
 mod statement;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod wal;
@@ -35,7 +36,7 @@ use self::reader::Readers;
 use self::writer::{Job, Writer};
 use super::hold::Holds;
 use super::hub::Hub;
-use super::{Applied, Ask, Found, RecordId, StoreError, StoredResponse, Told};
+use super::{Applied, Ask, Found, Policies, RecordId, StoreError, StoredResponse, Swept, Told};
 use crate::clock::{Clock, Moment};
 
 /// The tables of a store, or of an application's own database.
@@ -57,6 +58,9 @@ pub struct SqliteOptions {
     pub busy_timeout: Duration,
     /// The most reading connections.
     pub readers: usize,
+    /// Whether this process looks after the records in the background: one that serves does, one that opens the file
+    /// for a single piece of work does not.
+    pub attended: bool,
 }
 
 impl SqliteOptions {
@@ -72,6 +76,7 @@ impl SqliteOptions {
             // Under every client's patience, above any batch of another process.
             busy_timeout: Duration::from_secs(2),
             readers: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
+            attended: true,
         }
     }
 
@@ -107,6 +112,13 @@ impl SqliteOptions {
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
+        self
+    }
+
+    /// Leaves looking after the records to others.
+    #[must_use]
+    pub fn unattended(mut self) -> Self {
+        self.attended = false;
         self
     }
 }
@@ -187,7 +199,7 @@ pub(super) struct Sqlite {
 impl Sqlite {
     /// Blocks: opens the file, brings its schema up to date and starts the writer.
     pub(super) fn open(options: SqliteOptions, hub: Arc<Hub>, holds: Arc<Holds>) -> Result<Self, StoreError> {
-        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers } = options;
+        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers, attended: _ } = options;
         let place = super::error::place(&path);
         let (conn, birth) = open::writer(&path, busy_timeout, clock.now())?;
         let mut judge = Judge::new();
@@ -281,6 +293,10 @@ impl Sqlite {
 
     pub(super) async fn apply(&self, change: Change) -> Result<Applied, StoreError> {
         self.ask(|reply| Job::Apply { change: Box::new(change), reply }).await
+    }
+
+    pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
+        self.ask(|reply| Job::Sweep { policies, reply }).await
     }
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {

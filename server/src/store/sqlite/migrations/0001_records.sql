@@ -41,6 +41,12 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
     created_at       INTEGER NOT NULL,
     finished_at      INTEGER,
     expires_at       INTEGER,
+    look_at          INTEGER,
+    -- When the sweeper has something to do with the record, or looks again: nothing of it costs a claim anything.
+    due_at           INTEGER GENERATED ALWAYS AS (
+                         CASE WHEN state IN ('completed', 'failed') THEN expires_at
+                              WHEN state IN ('expired', 'released') THEN coalesce(look_at, finished_at) END
+                     ) VIRTUAL,
     response_headers BLOB,
     response_body    BLOB
 ) STRICT;
@@ -54,3 +60,6 @@ CREATE INDEX IF NOT EXISTS idempotency_keys_in_progress ON idempotency_keys (act
 -- For whoever starts under another configuration: which names have records that a client may still ask for.
 CREATE INDEX IF NOT EXISTS idempotency_keys_operations ON idempotency_keys (operation)
     WHERE configured AND state <> 'expired';
+
+-- For the sweeper: what is due, oldest first.
+CREATE INDEX IF NOT EXISTS idempotency_keys_due ON idempotency_keys (due_at) WHERE due_at IS NOT NULL;

@@ -5,6 +5,7 @@ mod closing;
 mod figures;
 mod files;
 mod leases;
+mod sweeping;
 mod trouble;
 mod wakes;
 
