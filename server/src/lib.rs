@@ -10,6 +10,7 @@ pub mod clock;
 mod command;
 #[cfg(feature = "cli")]
 mod demo;
+mod keep;
 pub mod layer;
 pub mod names;
 mod problem;

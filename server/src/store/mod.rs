@@ -7,12 +7,13 @@ mod error;
 mod hold;
 mod hub;
 mod journal;
+mod policies;
 pub(crate) mod sqlite;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,9 +31,11 @@ use self::hold::Holds;
 use self::hub::Hub;
 pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
+pub use self::policies::Policies;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
 use crate::clock::Clock;
+use crate::keep::Keeper;
 
 /// Names a record for as long as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,11 +121,36 @@ pub struct Store {
     inner: Arc<Inner>,
 }
 
+/// A store that whoever holds this does not keep open.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakStore(Weak<Inner>);
+
+impl WeakStore {
+    pub(crate) fn upgrade(&self) -> Option<Store> {
+        self.0.upgrade().map(|inner| Store { inner })
+    }
+}
+
+/// What one turn of the sweeper came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Swept {
+    /// So many answers were dropped, because their retention is over.
+    pub expired: usize,
+    /// More is due already.
+    pub more: bool,
+    /// The next moment at which something is due.
+    pub next: Option<Timestamp>,
+}
+
 #[derive(Debug)]
 struct Inner {
     backend: Sqlite,
     hub: Arc<Hub>,
     holds: Arc<Holds>,
+    policies: Arc<Policies>,
+    /// Not there in a store that is opened for a look or for one piece of work.
+    keeper: OnceLock<Keeper>,
     /// What the last look at the store's health said, and when.
     health: tokio::sync::Mutex<Option<(Duration, Result<(), StoreError>)>>,
 }
@@ -139,11 +167,31 @@ impl Store {
     /// Opens a SQLite file.
     pub async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
         let (hub, holds) = (Arc::new(Hub::default()), Arc::new(Holds::default()));
+        let attended = options.attended;
         let (for_hub, for_holds) = (Arc::clone(&hub), Arc::clone(&holds));
         let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
         let backend = opened.map_err(|_| StoreError::Closed)??;
         let health = tokio::sync::Mutex::new(None);
-        Ok(Self { inner: Arc::new(Inner { backend, hub, holds, health }) })
+        let (policies, keeper) = (Arc::default(), OnceLock::new());
+        let store = Self { inner: Arc::new(Inner { backend, hub, holds, policies, keeper, health }) };
+        if attended {
+            store.inner.keeper.get_or_init(|| Keeper::start(store.downgrade(), store.clock().clone()));
+        }
+        Ok(store)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakStore {
+        WeakStore(Arc::downgrade(&self.inner))
+    }
+
+    /// The contracts by which records are looked after in the background. A layer makes its own known.
+    pub fn policies(&self) -> &Policies {
+        &self.inner.policies
+    }
+
+    /// One turn of the sweeper: drops what is due, for a few milliseconds at most. The store does this by itself.
+    pub async fn sweep(&self) -> Result<Swept, StoreError> {
+        self.inner.backend.sweep(Arc::clone(&self.inner.policies)).await
     }
 
     /// Looks without a turn under the write lock. `None`: [`Store::deliver`] has to decide, because there is no
@@ -307,6 +355,9 @@ impl Store {
 
     /// Writes what is queued and closes the file. Whoever asks afterwards hears [`StoreError::Closed`].
     pub async fn close(&self) {
+        if let Some(keeper) = self.inner.keeper.get() {
+            keeper.end().await;
+        }
         self.inner.backend.close().await;
     }
 }

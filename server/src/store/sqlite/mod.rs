@@ -13,6 +13,7 @@ mod reader;
 mod row;
 mod space;
 mod statement;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod trail;
@@ -38,8 +39,8 @@ use self::writer::{Job, Writer};
 use super::hold::Holds;
 use super::hub::Hub;
 use super::{
-    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, RecordId, Step, StoreError,
-    StoredResponse, Told,
+    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, Policies, RecordId, Step,
+    StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -62,6 +63,9 @@ pub struct SqliteOptions {
     pub busy_timeout: Duration,
     /// The most reading connections.
     pub readers: usize,
+    /// Whether this process looks after the records in the background: one that serves does, one that opens the file
+    /// for a single piece of work does not.
+    pub attended: bool,
 }
 
 impl SqliteOptions {
@@ -77,6 +81,7 @@ impl SqliteOptions {
             // Under every client's patience, above any batch of another process.
             busy_timeout: Duration::from_secs(2),
             readers: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
+            attended: true,
         }
     }
 
@@ -112,6 +117,13 @@ impl SqliteOptions {
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
+        self
+    }
+
+    /// Leaves looking after the records to others.
+    #[must_use]
+    pub fn unattended(mut self) -> Self {
+        self.attended = false;
         self
     }
 }
@@ -194,7 +206,7 @@ pub(super) struct Sqlite {
 impl Sqlite {
     /// Blocks: opens the file, brings its schema up to date and starts the writer.
     pub(super) fn open(options: SqliteOptions, hub: Arc<Hub>, holds: Arc<Holds>) -> Result<Self, StoreError> {
-        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers } = options;
+        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers, attended: _ } = options;
         let place = super::error::place(&path);
         let (conn, birth) = open::writer(&path, busy_timeout, clock.now())?;
         let mut judge = Judge::new();
@@ -304,6 +316,10 @@ impl Sqlite {
 
     pub(super) async fn trail(&self, id: RecordId) -> Result<Vec<Step>, StoreError> {
         self.readers.read(move |conn| trail::of(conn, id)).await
+    }
+
+    pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
+        self.ask(|reply| Job::Sweep { policies, reply }).await
     }
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {

@@ -18,9 +18,11 @@ use super::known::Known;
 use super::leases::{self, Lost, Why};
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Purpose, Shared, Trouble, effects};
+use super::{Change, Purpose, Shared, Trouble, effects, sweep};
 use crate::store::hold::Lease;
-use crate::store::{Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, StoreError, Told};
+use crate::store::{
+    Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Policies, StoreError, Swept, Told,
+};
 
 /// Beyond this, only latency grows: FULL costs nothing from here on.
 const MAX_BATCH: usize = 128;
@@ -55,6 +57,10 @@ pub(super) enum Job {
     Ready {
         reply: Reply<()>,
     },
+    Sweep {
+        policies: Arc<Policies>,
+        reply: Reply<Swept>,
+    },
     /// The writer's own, asked for at this moment of the monotonic clock.
     Renew(Vec<Lease>, Duration),
     Nudge,
@@ -72,6 +78,7 @@ enum Outcome {
     EffectTold(EffectTold),
     EffectNoted(EffectNoted),
     Ready,
+    Swept(Swept),
     Renewed(Vec<Lost>),
     Failed(StoreError),
 }
@@ -104,6 +111,8 @@ pub(super) struct Writer {
     /// Completions and the like; never behind deliveries.
     urgent: VecDeque<Job>,
     deliveries: VecDeque<Job>,
+    /// Comes last in a batch, one at a time: it has bounds of its own, and shares the batch's fsync.
+    sweeps: VecDeque<Job>,
     closing: Vec<oneshot::Sender<()>>,
     /// Nobody sends any more.
     orphaned: bool,
@@ -131,6 +140,7 @@ impl Writer {
             known: Known::default(),
             urgent: VecDeque::new(),
             deliveries: VecDeque::new(),
+            sweeps: VecDeque::new(),
             closing: Vec::new(),
             orphaned: false,
             trouble_since: None,
@@ -164,7 +174,8 @@ impl Writer {
 
     /// Takes everything that is queued; waits for something if there is nothing.
     fn receive(&mut self) {
-        if self.urgent.is_empty() && self.deliveries.is_empty() && self.closing.is_empty() && !self.orphaned {
+        let waiting = [&self.urgent, &self.deliveries, &self.sweeps].iter().any(|queue| !queue.is_empty());
+        if !waiting && self.closing.is_empty() && !self.orphaned {
             let received = match self.nap() {
                 None => self.jobs.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
                 Some(nap) => self.jobs.recv_timeout(nap),
@@ -188,6 +199,7 @@ impl Writer {
             | Job::EndEffect { .. }
             | Job::Ready { .. }
             | Job::Renew(..) => self.urgent.push_back(job),
+            Job::Sweep { .. } => self.sweeps.push_back(job),
             Job::Nudge => {}
             Job::Close { reply } => self.closing.push(reply),
             #[cfg(test)]
@@ -212,7 +224,8 @@ impl Writer {
         }
         let urgent = self.urgent.len().min(MAX_BATCH);
         let deliveries = self.deliveries.len().min(MAX_BATCH - urgent);
-        self.urgent.drain(..urgent).chain(self.deliveries.drain(..deliveries)).collect()
+        let sweep = self.sweeps.pop_front();
+        self.urgent.drain(..urgent).chain(self.deliveries.drain(..deliveries)).chain(sweep).collect()
     }
 
     /// The batch in one transaction, or each item in its own.
@@ -309,6 +322,10 @@ impl Writer {
                     (effects::end(conn, end, &setting).map(Outcome::EffectNoted), 4 + end.result.len() / 4096)
                 }
                 Job::Ready { .. } => (touch(conn, now).map(|()| Outcome::Ready).map_err(Trouble::from), 1),
+                Job::Sweep { policies, .. } => match sweep::sweep(conn, policies, &mut setting) {
+                    Ok((swept, pages)) => (Ok(Outcome::Swept(swept)), pages),
+                    Err(trouble) => (Err(trouble), 0),
+                },
                 _ => continue,
             };
             self.wal.grew(pages);
@@ -344,6 +361,8 @@ impl Writer {
                 (Job::EndEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Ready { reply }, Outcome::Ready) => drop(reply.send(Ok(()))),
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Sweep { reply, .. }, Outcome::Swept(swept)) => drop(reply.send(Ok(swept))),
+                (Job::Sweep { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Renew(leases, asked), Outcome::Renewed(lost)) => {
                     self.log_lost(&lost);
                     self.shared.holds.prove(&leases, asked);

@@ -45,6 +45,12 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
     effects_open        INTEGER NOT NULL DEFAULT 0,
     effects_finished    INTEGER NOT NULL DEFAULT 0,
     effects_not_applied INTEGER NOT NULL DEFAULT 0,
+    look_at          INTEGER,
+    -- When the sweeper has something to do with the record, or looks again: nothing of it costs a claim anything.
+    due_at           INTEGER GENERATED ALWAYS AS (
+                         CASE WHEN state IN ('completed', 'failed') THEN expires_at
+                              WHEN state IN ('expired', 'released') THEN coalesce(look_at, finished_at) END
+                     ) VIRTUAL,
     response_headers BLOB,
     response_body    BLOB
 ) STRICT;
@@ -88,3 +94,5 @@ CREATE TABLE IF NOT EXISTS idempotency_trail (
     request_id TEXT,
     PRIMARY KEY (record, revision)
 ) STRICT, WITHOUT ROWID;
+-- For the sweeper: what is due, oldest first.
+CREATE INDEX IF NOT EXISTS idempotency_keys_due ON idempotency_keys (due_at) WHERE due_at IS NOT NULL;

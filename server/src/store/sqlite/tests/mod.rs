@@ -6,6 +6,7 @@ mod figures;
 mod files;
 mod journal;
 mod leases;
+mod sweeping;
 mod trouble;
 mod wakes;
 
