@@ -13,6 +13,7 @@ mod demo;
 mod keep;
 pub mod layer;
 pub mod names;
+mod probe;
 mod problem;
 #[cfg(feature = "cli")]
 mod proxy;
@@ -22,6 +23,7 @@ pub mod store;
 
 pub use command::{Answer, Command, Fingerprint, Outcome};
 pub use layer::{ActorSource, CommandLayer, Idempotency, IdempotencyLayer, Limits, Running};
+pub use probe::{About, Probe, Probed};
 pub use problem::{DEFAULT_PREFIX, Problem};
 pub use routes::{Origin, OriginError, Prefix, PrefixError};
 pub use samekey_core::problem::{Code, Next};

@@ -1,14 +1,17 @@
 //! What a store does of its own accord: one background task that attends to a few duties.
 //!
 //! ```text
-//! Store::open ── the keeper's task ─┬─ sweep: what is due expires, what may be forgotten is
-//!                                   └─ …
+//! Store::open ── the keeper's task ─┬─ lapse: claims whose holder fell silent are judged
+//!                                   ├─ recover: what is uncertain is asked about, and given up in the end
+//!                                   └─ sweep: what is due expires, what may be forgotten is
 //! ```
 //!
 //! A duty does a small piece of work and says when there will be more. Time is the store's clock. An error is logged
 //! and the piece tried again; nothing of this ever ends the process. The task holds the store weakly, so that it ends
 //! with it.
 
+mod lapse;
+mod recover;
 mod sweep;
 
 use std::sync::{Mutex, PoisonError};
@@ -19,6 +22,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::Clock;
 use crate::store::{Store, StoreError, WeakStore};
+use lapse::Lapse;
+use recover::Recover;
 use sweep::Sweep;
 
 /// How long after an error a duty is tried again: at first, and at most.
@@ -49,7 +54,13 @@ impl Keeper {
         let over = ended.clone();
         let task = tokio::spawn(async move {
             // Each duty has a pace of its own; a slow one must not keep the others waiting.
-            let duties = async { tokio::join!(keep(Sweep, store, clock)) };
+            let duties = async {
+                tokio::join!(
+                    keep(Lapse, store.clone(), clock.clone()),
+                    keep(Recover::default(), store.clone(), clock.clone()),
+                    keep(Sweep, store, clock),
+                )
+            };
             let _ = over.run_until_cancelled(duties).await;
         });
         Self { _ends_when_dropped: ended.clone().drop_guard(), ended, task: Mutex::new(Some(task)) }

@@ -9,12 +9,13 @@ use bytes::Bytes;
 use http::header::{CONNECTION, LOCATION, RETRY_AFTER};
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use samekey_core::claim::Record;
+use samekey_core::claim::{Reason, Record, Terminal};
 use samekey_core::problem::Code;
 use samekey_core::receipt::Receipt;
 use samekey_core::response::is_stored;
-use samekey_core::{Key, Policy, Timestamp};
+use samekey_core::{Keep, Key, Policy, Timestamp};
 
+use crate::command::Answer;
 use crate::names;
 use crate::problem::{Problem, stripe_would_repeat};
 use crate::store::{StoredResponse, Told};
@@ -43,6 +44,10 @@ pub(crate) fn stored_of(headers: &HeaderMap, body: &Bytes, policy: &Policy) -> S
 
 /// The id of what the command made: where the operation says, else the last segment of `Location`.
 pub(crate) fn result_id(parts: &Parts, body: Option<&Bytes>, policy: &Policy) -> Option<String> {
+    result_id_of(&parts.headers, body, policy)
+}
+
+fn result_id_of(headers: &HeaderMap, body: Option<&Bytes>, policy: &Policy) -> Option<String> {
     let from_body = || {
         let document: serde_json::Value = serde_json::from_slice(body?).ok()?;
         match document.pointer(policy.result_id.as_deref()?)? {
@@ -52,10 +57,24 @@ pub(crate) fn result_id(parts: &Parts, body: Option<&Bytes>, policy: &Policy) ->
         }
     };
     let from_location = || {
-        let path = parts.headers.get(LOCATION)?.to_str().ok()?.split(['?', '#']).next()?;
+        let path = headers.get(LOCATION)?.to_str().ok()?.split(['?', '#']).next()?;
         path.trim_end_matches('/').rsplit('/').next().filter(|segment| !segment.is_empty()).map(str::to_owned)
     };
     policy.result_id.as_ref().and_then(|_| from_body()).or_else(from_location)
+}
+
+/// What is kept of an answer that was found from outside.
+pub(crate) fn found(found: &Answer, policy: &Policy) -> (Terminal, StoredResponse) {
+    let status = found.status.as_u16();
+    let full = policy.keep == Keep::Full && found.body.len() <= policy.max_response_bytes;
+    let terminal = Terminal {
+        status: Some(status),
+        reason: (status >= 500).then_some(Reason::ServerError),
+        result_id: found.result_id.clone().or_else(|| result_id_of(&found.headers, Some(&found.body), policy)),
+        has_response: full,
+    };
+    // A body that is not to be kept is left out by the store.
+    (terminal, stored_of(&found.headers, &found.body, policy))
 }
 
 /// The handler's own answer, with its receipt.

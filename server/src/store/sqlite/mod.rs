@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cli")]
 mod actor_kind;
+mod cases;
 pub(crate) mod claims;
 mod effects;
 mod known;
@@ -36,11 +37,12 @@ use tokio::sync::oneshot;
 
 use self::reader::Readers;
 use self::writer::{Job, Writer};
+use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
 use super::{
-    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, Policies, RecordId, Step,
-    StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Note, Policies,
+    RecordId, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -181,11 +183,15 @@ impl Shared {
     }
 
     /// Both clocks are looked at first: one that was stepped a moment ago must not judge.
-    fn may_judge(&self, lease: Duration) -> bool {
+    fn judged<T>(&self, ask: impl FnOnce(&Judge, Duration) -> T) -> T {
         let Moment { wall, monotonic } = self.clock.moment();
         let mut judge = self.judge();
         judge.look(monotonic, wall.as_millis());
-        judge.may_judge(monotonic, lease)
+        ask(&judge, monotonic)
+    }
+
+    fn may_judge(&self, lease: Duration) -> bool {
+        self.judged(|judge, at| judge.may_judge(at, lease))
     }
 }
 
@@ -242,6 +248,10 @@ impl Sqlite {
 
     pub(super) fn may_judge(&self, lease: Duration) -> bool {
         self.shared.may_judge(lease)
+    }
+
+    pub(super) fn trusts_times(&self, span: Duration) -> bool {
+        self.shared.judged(|judge, at| judge.trusts_times(at, span))
     }
 
     pub(super) async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
@@ -316,6 +326,20 @@ impl Sqlite {
 
     pub(super) async fn trail(&self, id: RecordId) -> Result<Vec<Step>, StoreError> {
         self.readers.read(move |conn| trail::of(conn, id)).await
+    }
+
+    pub(super) async fn lapsed(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |conn| cases::lapsed(conn, after, now, limit)).await
+    }
+
+    pub(super) async fn uncertain(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |conn| cases::uncertain(conn, after, now, limit)).await
+    }
+
+    pub(super) async fn take_look(&self, look: Look) -> Result<bool, StoreError> {
+        self.ask(|reply| Job::Look { look, reply }).await
     }
 
     pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {

@@ -18,10 +18,10 @@ use super::known::Known;
 use super::leases::{self, Lost, Why};
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Purpose, Shared, Trouble, effects, sweep};
+use super::{Change, Purpose, Shared, Trouble, cases, effects, sweep};
 use crate::store::hold::Lease;
 use crate::store::{
-    Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Policies, StoreError, Swept, Told,
+    Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Look, Policies, StoreError, Swept, Told,
 };
 
 /// Beyond this, only latency grows: FULL costs nothing from here on.
@@ -54,6 +54,10 @@ pub(super) enum Job {
         end: Box<EffectEnd>,
         reply: Reply<EffectNoted>,
     },
+    Look {
+        look: Look,
+        reply: Reply<bool>,
+    },
     Ready {
         reply: Reply<()>,
     },
@@ -77,6 +81,7 @@ enum Outcome {
     Applied(Applied, Option<(String, String)>),
     EffectTold(EffectTold),
     EffectNoted(EffectNoted),
+    Looked(bool),
     Ready,
     Swept(Swept),
     Renewed(Vec<Lost>),
@@ -197,6 +202,7 @@ impl Writer {
             Job::Apply { .. }
             | Job::StartEffect { .. }
             | Job::EndEffect { .. }
+            | Job::Look { .. }
             | Job::Ready { .. }
             | Job::Renew(..) => self.urgent.push_back(job),
             Job::Sweep { .. } => self.sweeps.push_back(job),
@@ -321,6 +327,7 @@ impl Writer {
                 Job::EndEffect { end, .. } => {
                     (effects::end(conn, end, &setting).map(Outcome::EffectNoted), 4 + end.result.len() / 4096)
                 }
+                Job::Look { look, .. } => (cases::take(conn, look).map(Outcome::Looked).map_err(Trouble::from), 2),
                 Job::Ready { .. } => (touch(conn, now).map(|()| Outcome::Ready).map_err(Trouble::from), 1),
                 Job::Sweep { policies, .. } => match sweep::sweep(conn, policies, &mut setting) {
                     Ok((swept, pages)) => (Ok(Outcome::Swept(swept)), pages),
@@ -359,6 +366,8 @@ impl Writer {
                 (Job::StartEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::EndEffect { reply, .. }, Outcome::EffectNoted(noted)) => drop(reply.send(Ok(noted))),
                 (Job::EndEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Look { reply, .. }, Outcome::Looked(taken)) => drop(reply.send(Ok(taken))),
+                (Job::Look { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Ready { reply }, Outcome::Ready) => drop(reply.send(Ok(()))),
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Sweep { reply, .. }, Outcome::Swept(swept)) => drop(reply.send(Ok(swept))),
