@@ -250,11 +250,11 @@ impl Store {
         event: Event,
         response: Option<StoredResponse>,
     ) -> Result<Applied, StoreError> {
-        self.settle(id, policy, event, response, Note::default()).await
+        self.apply_noted(id, policy, event, response, Note::default()).await
     }
 
-    /// As [`Store::apply`], for an event from outside; the record's trail keeps who and why.
-    pub async fn settle(
+    /// As [`Store::apply`], with what the record's trail keeps: who and why.
+    pub async fn apply_noted(
         &self,
         id: RecordId,
         policy: Arc<Policy>,
