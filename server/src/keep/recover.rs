@@ -126,7 +126,7 @@ async fn about(store: &Store, case: &Case) -> Result<About, StoreError> {
 
 async fn give_up(store: &Store, case: &Case, policy: Arc<Policy>) -> Result<(), StoreError> {
     let note = Note { who: None, why: Some("nobody settled it in time".into()) };
-    let applied = store.settle(case.found.id, policy, Event::GiveUp, None, note).await?;
+    let applied = store.apply_noted(case.found.id, policy, Event::GiveUp, None, note).await?;
     log_settled(store, case, &applied, By::Sweeper);
     Ok(())
 }
@@ -180,7 +180,7 @@ impl Question {
         let Case { found, .. } = &self.case;
         let event = Event::Probe { revision: found.record.revision, asked_at, verdict };
         let note = Note { who: None, why: Some(why) };
-        match store.settle(found.id, Arc::clone(&self.policy), event, response, note).await {
+        match store.apply_noted(found.id, Arc::clone(&self.policy), event, response, note).await {
             Ok(applied) => log_settled(store, &self.case, &applied, By::Probe),
             // The look after this one asks again.
             Err(error) => {

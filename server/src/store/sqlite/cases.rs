@@ -8,7 +8,7 @@ use crate::store::case::Place;
 use crate::store::{Case, Cases, Look, RecordId, StoreError};
 
 /// When the next look is due; as the index on it spells it.
-const LOOK_DUE: &str = "max(coalesce(look_at, settle_after), settle_after)";
+pub(super) const LOOK_DUE: &str = "max(coalesce(look_at, settle_after), settle_after)";
 
 /// When a claim lapses.
 const LAPSES: &str = "min(lease_until, deadline)";
