@@ -11,8 +11,10 @@ pub mod clock;
 mod command;
 #[cfg(feature = "cli")]
 mod demo;
+mod keep;
 pub mod layer;
 pub mod names;
+mod probe;
 mod problem;
 #[cfg(feature = "cli")]
 mod proxy;
@@ -23,6 +25,7 @@ pub mod store;
 pub use claim::{Claim, Claimed, EffectError, ProviderKey};
 pub use command::{Answer, Command, Fingerprint, Outcome};
 pub use layer::{ActorSource, CommandLayer, Idempotency, IdempotencyLayer, Limits, Means, ResultId, Running};
+pub use probe::{About, Probe, Probed};
 pub use problem::{DEFAULT_PREFIX, Problem};
 pub use routes::{Origin, OriginError, Prefix, PrefixError};
 pub use samekey_core::problem::{Code, Next};

@@ -45,6 +45,13 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
     effects_open        INTEGER NOT NULL DEFAULT 0,
     effects_finished    INTEGER NOT NULL DEFAULT 0,
     effects_not_applied INTEGER NOT NULL DEFAULT 0,
+    looks            INTEGER NOT NULL DEFAULT 0,
+    look_at          INTEGER,
+    -- When the sweeper has something to do with the record, or looks again: nothing of it costs a claim anything.
+    due_at           INTEGER GENERATED ALWAYS AS (
+                         CASE WHEN state IN ('completed', 'failed') THEN expires_at
+                              WHEN state IN ('expired', 'released') THEN coalesce(look_at, finished_at) END
+                     ) VIRTUAL,
     response_headers BLOB,
     response_body    BLOB
 ) STRICT;
@@ -58,6 +65,13 @@ CREATE INDEX IF NOT EXISTS idempotency_keys_in_progress ON idempotency_keys (act
 -- For whoever starts under another configuration: which names have records that a client may still ask for.
 CREATE INDEX IF NOT EXISTS idempotency_keys_operations ON idempotency_keys (operation)
     WHERE configured AND state <> 'expired';
+
+-- For the sweeper: what is due, oldest first.
+CREATE INDEX IF NOT EXISTS idempotency_keys_due ON idempotency_keys (due_at) WHERE due_at IS NOT NULL;
+
+-- For whoever settles what is uncertain: by when the next look at it is due.
+CREATE INDEX IF NOT EXISTS idempotency_keys_uncertain ON idempotency_keys (max(coalesce(look_at, settle_after), settle_after))
+    WHERE state = 'uncertain';
 
 -- The effects journal: an entry is written before the external call that it stands for.
 CREATE TABLE IF NOT EXISTS idempotency_effects (
