@@ -50,7 +50,10 @@ impl Policies {
     }
 
     /// Takes back all that was made known; `again` says what is known from now on. Nobody sees anything between.
-    #[cfg_attr(not(any(feature = "cli", test)), expect(dead_code, reason = "only the binary reads its configuration anew"))]
+    #[cfg_attr(
+        not(any(feature = "cli", test)),
+        expect(dead_code, reason = "only the binary reads its configuration anew")
+    )]
     pub(crate) fn replace(&self, again: impl FnOnce(&Self)) {
         let fresh = Self::default();
         again(&fresh);

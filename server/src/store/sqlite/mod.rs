@@ -4,10 +4,12 @@
 #[cfg(feature = "cli")]
 mod actor_kind;
 pub(crate) mod claims;
+mod effects;
 mod known;
 mod leases;
 mod named;
 mod open;
+mod passed;
 mod reader;
 mod row;
 mod space;
@@ -15,6 +17,7 @@ mod statement;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod trail;
 mod wal;
 mod writer;
 
@@ -36,7 +39,10 @@ use self::reader::Readers;
 use self::writer::{Job, Writer};
 use super::hold::Holds;
 use super::hub::Hub;
-use super::{Applied, Ask, Found, Policies, RecordId, StoreError, StoredResponse, Swept, Told};
+use super::{
+    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, Policies, RecordId, Step,
+    StoreError, StoredResponse, Swept, Told,
+};
 use crate::clock::{Clock, Moment};
 
 /// The tables of a store, or of an application's own database.
@@ -139,6 +145,8 @@ pub(super) struct Change {
     pub(super) policy: Arc<Policy>,
     pub(super) event: Event,
     pub(super) response: Option<StoredResponse>,
+    /// Who settles, and on what grounds.
+    pub(super) note: Note,
 }
 
 /// Why one item of a batch failed.
@@ -215,7 +223,9 @@ impl Sqlite {
         });
         let (jobs, waiting) = mpsc::channel();
         let space = space::Space::of(&path, min_free_bytes);
-        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at);
+        let of = |error| StoreError::sqlite(&place, error);
+        let passed = passed::Passed::resume(&conn, birth.created_at, shared.clock.moment()).map_err(of)?;
+        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at, passed);
         let thread = std::thread::Builder::new()
             .name("samekey-writer".into())
             .spawn(move || writer.run())
@@ -293,6 +303,22 @@ impl Sqlite {
 
     pub(super) async fn apply(&self, change: Change) -> Result<Applied, StoreError> {
         self.ask(|reply| Job::Apply { change: Box::new(change), reply }).await
+    }
+
+    pub(super) async fn start_effect(&self, start: EffectStart, policy: Arc<Policy>) -> Result<EffectTold, StoreError> {
+        self.ask(|reply| Job::StartEffect { start: Box::new(start), policy, reply }).await
+    }
+
+    pub(super) async fn end_effect(&self, end: EffectEnd) -> Result<EffectNoted, StoreError> {
+        self.ask(|reply| Job::EndEffect { end: Box::new(end), reply }).await
+    }
+
+    pub(super) async fn effects(&self, id: RecordId) -> Result<Vec<Effect>, StoreError> {
+        self.readers.read(move |conn| effects::of(conn, id)).await
+    }
+
+    pub(super) async fn trail(&self, id: RecordId) -> Result<Vec<Step>, StoreError> {
+        self.readers.read(move |conn| trail::of(conn, id)).await
     }
 
     pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {

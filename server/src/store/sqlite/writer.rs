@@ -16,11 +16,12 @@ use tokio::sync::oneshot;
 use super::claims::{self, Setting};
 use super::known::Known;
 use super::leases::{self, Lost, Why};
+use super::passed::Passed;
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Purpose, Shared, Trouble, sweep};
+use super::{Change, Purpose, Shared, Trouble, effects, sweep};
 use crate::store::hold::Lease;
-use crate::store::{Applied, Ask, Policies, StoreError, Swept, Told};
+use crate::store::{Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Policies, StoreError, Swept, Told};
 
 /// Beyond this, only latency grows: FULL costs nothing from here on.
 const MAX_BATCH: usize = 128;
@@ -43,6 +44,15 @@ pub(super) enum Job {
         change: Box<Change>,
         reply: Reply<Applied>,
     },
+    StartEffect {
+        start: Box<EffectStart>,
+        policy: Arc<Policy>,
+        reply: Reply<EffectTold>,
+    },
+    EndEffect {
+        end: Box<EffectEnd>,
+        reply: Reply<EffectNoted>,
+    },
     Ready {
         reply: Reply<()>,
     },
@@ -64,6 +74,8 @@ pub(super) enum Job {
 enum Outcome {
     Told(Told, bool),
     Applied(Applied, Option<(String, String)>),
+    EffectTold(EffectTold),
+    EffectNoted(EffectNoted),
     Ready,
     Swept(Swept),
     Renewed(Vec<Lost>),
@@ -95,6 +107,7 @@ pub(super) struct Writer {
     space: Space,
     created_at: Timestamp,
     known: Known,
+    passed: Passed,
     /// Completions and the like; never behind deliveries.
     urgent: VecDeque<Job>,
     deliveries: VecDeque<Job>,
@@ -117,8 +130,10 @@ impl Writer {
         shared: Arc<Shared>,
         space: Space,
         created_at: Timestamp,
+        passed: Passed,
     ) -> Self {
         Self {
+            passed,
             conn,
             jobs,
             shared,
@@ -150,6 +165,7 @@ impl Writer {
             self.look_abroad();
             self.wal.tend(&self.conn);
         }
+        self.passed.keep_at_end(&self.conn, self.created_at, &self.shared);
         self.wal.checkpoint(&self.conn);
         let closing = std::mem::take(&mut self.closing);
         // The connection closes before anybody hears that the store is closed.
@@ -181,7 +197,11 @@ impl Writer {
     fn sort(&mut self, job: Job) {
         match job {
             Job::Deliver { .. } => self.deliveries.push_back(job),
-            Job::Apply { .. } | Job::Ready { .. } | Job::Renew(..) => self.urgent.push_back(job),
+            Job::Apply { .. }
+            | Job::StartEffect { .. }
+            | Job::EndEffect { .. }
+            | Job::Ready { .. }
+            | Job::Renew(..) => self.urgent.push_back(job),
             Job::Sweep { .. } => self.sweeps.push_back(job),
             Job::Nudge => {}
             Job::Close { reply } => self.closing.push(reply),
@@ -270,7 +290,8 @@ impl Writer {
 
     fn each(&mut self, batch: &[Job]) -> rusqlite::Result<Vec<Outcome>> {
         // Read after the lock was granted: a claim's lease begins now, not when it queued.
-        let now = self.shared.clock.now();
+        let moment = self.shared.clock.moment();
+        let now = moment.wall;
         let short = self.space.is_short();
         let shared = Arc::clone(&self.shared);
         let may_judge = move |policy: &Policy| shared.may_judge(policy.lease);
@@ -298,11 +319,19 @@ impl Writer {
                 Job::Renew(leases, _) => {
                     (leases::renew(conn, leases, now).map(Outcome::Renewed).map_err(Trouble::from), 2 * leases.len())
                 }
+                Job::StartEffect { start, policy, .. } => {
+                    (effects::start(conn, start, policy, &setting).map(Outcome::EffectTold), 4)
+                }
+                Job::EndEffect { end, .. } => {
+                    (effects::end(conn, end, &setting).map(Outcome::EffectNoted), 4 + end.result.len() / 4096)
+                }
                 Job::Ready { .. } => (touch(conn, now).map(|()| Outcome::Ready).map_err(Trouble::from), 1),
-                Job::Sweep { policies, .. } => match sweep::sweep(conn, policies, &mut setting) {
-                    Ok((swept, pages)) => (Ok(Outcome::Swept(swept)), pages),
-                    Err(trouble) => (Err(trouble), 0),
-                },
+                Job::Sweep { policies, .. } => {
+                    match sweep::turn(conn, policies, &mut self.passed, moment, &mut setting) {
+                        Ok((swept, pages)) => (Ok(Outcome::Swept(swept)), pages),
+                        Err(trouble) => (Err(trouble), 0),
+                    }
+                }
                 _ => continue,
             };
             self.wal.grew(pages);
@@ -332,6 +361,10 @@ impl Writer {
                 (Job::Deliver { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Apply { reply, .. }, Outcome::Applied(applied, _)) => drop(reply.send(Ok(applied))),
                 (Job::Apply { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::StartEffect { reply, .. }, Outcome::EffectTold(told)) => drop(reply.send(Ok(told))),
+                (Job::StartEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::EndEffect { reply, .. }, Outcome::EffectNoted(noted)) => drop(reply.send(Ok(noted))),
+                (Job::EndEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Ready { reply }, Outcome::Ready) => drop(reply.send(Ok(()))),
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Sweep { reply, .. }, Outcome::Swept(swept)) => drop(reply.send(Ok(swept))),
