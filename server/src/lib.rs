@@ -5,6 +5,8 @@
 //! every other delivery, and an honest refusal where the outcome is unknown.
 
 #[cfg(feature = "cli")]
+mod admin;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod clock;
 mod command;
@@ -12,6 +14,7 @@ mod command;
 mod demo;
 pub mod layer;
 pub mod names;
+pub mod observe;
 mod problem;
 #[cfg(feature = "cli")]
 mod proxy;
