@@ -191,6 +191,7 @@ impl Covered<'_> {
                 fingerprint: admit::print(&handler.parts, &params.under(profile.template()), &handler.body, &profile)
                     .await,
                 profile: Arc::clone(&profile),
+                request_id: handler.request_id.to_str().ok().map(Arc::from),
                 holder: crate::new_holder(),
                 policy: Arc::clone(&policy),
                 fence_credentials: admit::fences(self.shared, &policy),

@@ -149,6 +149,7 @@ fn ask(shared: &Shared, route: Route, actor: Actor, key: Key) -> Ask {
         key,
         fingerprint: fingerprint(&nothing, &route.profile),
         profile: route.profile,
+        request_id: None,
         holder: crate::new_holder(),
         fence_credentials: admit::fences(shared, &route.policy),
         policy: route.policy,

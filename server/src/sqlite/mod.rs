@@ -236,6 +236,7 @@ fn ask(command: &Command, policy: &Arc<Policy>) -> Ask {
         key: command.key.clone(),
         fingerprint: command.fingerprint.taken,
         profile: Arc::clone(&command.fingerprint.profile),
+        request_id: command.request_id.as_deref().map(Arc::from),
         holder: crate::new_holder(),
         policy: Arc::clone(policy),
         fence_credentials: false,

@@ -6,6 +6,7 @@
 mod error;
 mod hold;
 mod hub;
+mod journal;
 pub(crate) mod sqlite;
 
 use std::borrow::Cow;
@@ -28,6 +29,7 @@ pub use self::hold::Hold;
 use self::hold::Holds;
 use self::hub::Hub;
 pub use self::hub::Watch;
+pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
 use crate::clock::Clock;
@@ -58,6 +60,8 @@ pub struct Ask {
     pub profile: Arc<Profile>,
     /// The operation's contract.
     pub policy: Arc<Policy>,
+    /// The delivery's own id; a claim keeps it, for whoever looks for the record.
+    pub request_id: Option<Arc<str>>,
     /// A nonce drawn for this delivery.
     pub holder: Holder,
     /// A key with a UUID or ULID that is unknown here but known under another actor is `actor_changed`.
@@ -184,7 +188,40 @@ impl Store {
         event: Event,
         response: Option<StoredResponse>,
     ) -> Result<Applied, StoreError> {
-        self.inner.backend.apply(sqlite::Change { id, policy, event, response }).await
+        self.settle(id, policy, event, response, Note::default()).await
+    }
+
+    /// As [`Store::apply`], for an event from outside; the record's trail keeps who and why.
+    pub async fn settle(
+        &self,
+        id: RecordId,
+        policy: Arc<Policy>,
+        event: Event,
+        response: Option<StoredResponse>,
+        note: Note,
+    ) -> Result<Applied, StoreError> {
+        self.inner.backend.apply(sqlite::Change { id, policy, event, response, note }).await
+    }
+
+    /// The holder of a claim is about to call an external system: the claim is proved and the entry written in one
+    /// transaction. An error is for the caller to try again, as the same call.
+    pub async fn start_effect(&self, start: EffectStart, policy: Arc<Policy>) -> Result<EffectTold, StoreError> {
+        self.inner.backend.start_effect(start, policy).await
+    }
+
+    /// The holder of a claim says how a call ended. An error is for the caller to try again.
+    pub async fn end_effect(&self, end: EffectEnd) -> Result<EffectNoted, StoreError> {
+        self.inner.backend.end_effect(end).await
+    }
+
+    /// The journal of a record.
+    pub async fn effects(&self, id: RecordId) -> Result<Vec<Effect>, StoreError> {
+        self.inner.backend.effects(id).await
+    }
+
+    /// What happened to a record beyond a claim and its answer.
+    pub async fn trail(&self, id: RecordId) -> Result<Vec<Step>, StoreError> {
+        self.inner.backend.trail(id).await
     }
 
     /// Renews this process's own claim, up to its deadline, while the guard lives.

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use samekey_core::claim::transition::{Finish, Probed, Settlement, Write};
-use samekey_core::claim::{self, Context, Delivery, Event, Gate, Holder, Marks, Record, Say, Terminal, Verdict};
+use samekey_core::claim::{self, Context, Delivery, Event, Gate, Holder, Marks, Record, Say, State, Terminal, Verdict};
 use samekey_core::problem::Code;
 use samekey_core::select::{Profile, ProfileId};
 use samekey_core::{KeyTime, Policy, Timestamp};
@@ -12,8 +12,8 @@ use samekey_core::{KeyTime, Policy, Timestamp};
 use super::known::Known;
 use super::row::{self, Place};
 use super::statement::ByNames;
-use super::{Change, Purpose, Trouble};
-use crate::store::{Applied, Ask, Found, RecordId, StoreError, StoredResponse, Told};
+use super::{Change, Purpose, Trouble, effects, trail};
+use crate::store::{Applied, Ask, By, Found, Note, RecordId, StoreError, StoredResponse, Told};
 
 /// What a transaction knows besides its rows.
 pub(super) struct Setting<'a> {
@@ -79,7 +79,7 @@ impl<'a> Own<'a> {
         event: Event,
         response: Option<StoredResponse>,
     ) -> Result<Applied, StoreError> {
-        let change = Change { id, policy: Arc::clone(policy), event, response };
+        let change = Change { id, policy: Arc::clone(policy), event, response, note: Note::default() };
         self.with(|conn, setting| apply(conn, &change, setting).map(|(applied, _)| applied))
     }
 }
@@ -122,20 +122,29 @@ pub(super) fn deliver(
         let found = match (write, found) {
             (None, found) => found,
             (Some(record), None) => {
-                let place =
-                    Place { actor: &ask.actor, operation: &ask.operation, key: &ask.key, configured: ask.configured };
+                let place = Place {
+                    actor: &ask.actor,
+                    operation: &ask.operation,
+                    key: &ask.key,
+                    configured: ask.configured,
+                    request_id: ask.request_id.as_deref(),
+                };
                 if record.fingerprint.is_some() {
                     keep_profile(conn, &ask.profile, setting.known)?;
                 }
-                match row::insert(conn, &place, &record)? {
-                    Some(id) => Some(Found { id, operation: ask.operation.to_string(), record }),
-                    None => continue,
-                }
+                let Some(id) = row::insert(conn, &place, &record)? else { continue };
+                trail::add(conn, id, (None, &record), By::delivery(&record), None, setting.now)?;
+                Some(Found { id, operation: ask.operation.to_string(), record })
             }
             (Some(record), Some(seen)) => {
                 if !row::update(conn, seen.id, seen.record.revision, &record, None)? {
                     continue;
                 }
+                if let Say::Run(_) = say {
+                    conn.prepare_cached("UPDATE idempotency_keys SET request_id = ?2 WHERE id = ?1")?
+                        .execute((seen.id.0, ask.request_id.as_deref()))?;
+                }
+                trail::add(conn, seen.id, (Some(&seen.record), &record), By::delivery(&record), None, setting.now)?;
                 Some(Found { record, ..seen })
             }
         };
@@ -302,6 +311,15 @@ fn new_holder(place: &Arc<str>) -> Result<Holder, Trouble> {
     Ok(Holder::from_bytes(bytes))
 }
 
+/// A record by its name.
+pub(super) fn load(conn: &Connection, id: RecordId) -> Result<Option<Record>, Trouble> {
+    static SELECT: LazyLock<String> =
+        LazyLock::new(|| format!("SELECT {} FROM idempotency_keys WHERE id = ?1", row::COLUMNS));
+    let mut statement = conn.prepare_cached(&SELECT)?;
+    let mut rows = statement.query([id.0])?;
+    Ok(rows.next()?.map(row::read).transpose()?.map(|found| found.record))
+}
+
 /// An event meets its record. Says whose record was written.
 pub(super) fn apply(
     conn: &Connection,
@@ -329,10 +347,21 @@ pub(super) fn apply(
     let event = as_stored(&change.event, change.response.as_ref());
     match claim::transition(&record, &event, &context) {
         Ok(Write::Nothing) => Ok((Applied { record: Some(record), refused: None }, None)),
-        Ok(Write::Update(written) | Write::UpdateAndCloseEffects(written)) => {
+        Ok(write @ (Write::Update(_) | Write::UpdateAndCloseEffects(_))) => {
+            let closes = matches!(write, Write::UpdateAndCloseEffects(_));
+            let (Write::Update(written) | Write::UpdateAndCloseEffects(written)) = write else {
+                return Err(changed(setting.place));
+            };
             if !row::update(conn, id, record.revision, &written, change.response.as_ref())? {
                 return Err(changed(setting.place));
             }
+            if closes {
+                effects::close(conn, id, setting.now)?;
+            }
+            if written.state == State::Expired && !written.effects.none() {
+                effects::forget(conn, id)?;
+            }
+            trail::add(conn, id, (Some(&record), &written), By::event(&event), Some(&change.note), setting.now)?;
             Ok((Applied { record: Some(written), refused: None }, Some(scope)))
         }
         Ok(Write::Delete { mark }) => {
@@ -342,6 +371,8 @@ pub(super) fn apply(
             if deleted == 0 {
                 return Err(changed(setting.place));
             }
+            effects::forget(conn, id)?;
+            trail::forget(conn, id)?;
             if let Some(mark) = mark {
                 conn.prepare_cached(
                     "INSERT INTO samekey_forgotten_before (operation, mark) VALUES (?1, ?2) \
@@ -357,7 +388,7 @@ pub(super) fn apply(
 }
 
 /// Cannot happen while the write lock holds.
-fn changed(place: &Arc<str>) -> Trouble {
+pub(super) fn changed(place: &Arc<str>) -> Trouble {
     Trouble::Item(StoreError::backend(place, "a record changed under the write lock"))
 }
 

@@ -4,6 +4,7 @@
 #[cfg(feature = "cli")]
 mod actor_kind;
 pub(crate) mod claims;
+mod effects;
 mod known;
 mod leases;
 mod named;
@@ -14,6 +15,7 @@ mod space;
 mod statement;
 #[cfg(test)]
 mod tests;
+mod trail;
 mod wal;
 mod writer;
 
@@ -35,7 +37,10 @@ use self::reader::Readers;
 use self::writer::{Job, Writer};
 use super::hold::Holds;
 use super::hub::Hub;
-use super::{Applied, Ask, Found, RecordId, StoreError, StoredResponse, Told};
+use super::{
+    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, RecordId, Step, StoreError,
+    StoredResponse, Told,
+};
 use crate::clock::{Clock, Moment};
 
 /// The tables of a store, or of an application's own database.
@@ -127,6 +132,8 @@ pub(super) struct Change {
     pub(super) policy: Arc<Policy>,
     pub(super) event: Event,
     pub(super) response: Option<StoredResponse>,
+    /// Who settles, and on what grounds.
+    pub(super) note: Note,
 }
 
 /// Why one item of a batch failed.
@@ -281,6 +288,22 @@ impl Sqlite {
 
     pub(super) async fn apply(&self, change: Change) -> Result<Applied, StoreError> {
         self.ask(|reply| Job::Apply { change: Box::new(change), reply }).await
+    }
+
+    pub(super) async fn start_effect(&self, start: EffectStart, policy: Arc<Policy>) -> Result<EffectTold, StoreError> {
+        self.ask(|reply| Job::StartEffect { start: Box::new(start), policy, reply }).await
+    }
+
+    pub(super) async fn end_effect(&self, end: EffectEnd) -> Result<EffectNoted, StoreError> {
+        self.ask(|reply| Job::EndEffect { end: Box::new(end), reply }).await
+    }
+
+    pub(super) async fn effects(&self, id: RecordId) -> Result<Vec<Effect>, StoreError> {
+        self.readers.read(move |conn| effects::of(conn, id)).await
+    }
+
+    pub(super) async fn trail(&self, id: RecordId) -> Result<Vec<Step>, StoreError> {
+        self.readers.read(move |conn| trail::of(conn, id)).await
     }
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {

@@ -18,9 +18,9 @@ use super::known::Known;
 use super::leases::{self, Lost, Why};
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Purpose, Shared, Trouble};
+use super::{Change, Purpose, Shared, Trouble, effects};
 use crate::store::hold::Lease;
-use crate::store::{Applied, Ask, StoreError, Told};
+use crate::store::{Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, StoreError, Told};
 
 /// Beyond this, only latency grows: FULL costs nothing from here on.
 const MAX_BATCH: usize = 128;
@@ -43,6 +43,15 @@ pub(super) enum Job {
         change: Box<Change>,
         reply: Reply<Applied>,
     },
+    StartEffect {
+        start: Box<EffectStart>,
+        policy: Arc<Policy>,
+        reply: Reply<EffectTold>,
+    },
+    EndEffect {
+        end: Box<EffectEnd>,
+        reply: Reply<EffectNoted>,
+    },
     Ready {
         reply: Reply<()>,
     },
@@ -60,6 +69,8 @@ pub(super) enum Job {
 enum Outcome {
     Told(Told, bool),
     Applied(Applied, Option<(String, String)>),
+    EffectTold(EffectTold),
+    EffectNoted(EffectNoted),
     Ready,
     Renewed(Vec<Lost>),
     Failed(StoreError),
@@ -172,7 +183,11 @@ impl Writer {
     fn sort(&mut self, job: Job) {
         match job {
             Job::Deliver { .. } => self.deliveries.push_back(job),
-            Job::Apply { .. } | Job::Ready { .. } | Job::Renew(..) => self.urgent.push_back(job),
+            Job::Apply { .. }
+            | Job::StartEffect { .. }
+            | Job::EndEffect { .. }
+            | Job::Ready { .. }
+            | Job::Renew(..) => self.urgent.push_back(job),
             Job::Nudge => {}
             Job::Close { reply } => self.closing.push(reply),
             #[cfg(test)]
@@ -287,6 +302,12 @@ impl Writer {
                 Job::Renew(leases, _) => {
                     (leases::renew(conn, leases, now).map(Outcome::Renewed).map_err(Trouble::from), 2 * leases.len())
                 }
+                Job::StartEffect { start, policy, .. } => {
+                    (effects::start(conn, start, policy, &setting).map(Outcome::EffectTold), 4)
+                }
+                Job::EndEffect { end, .. } => {
+                    (effects::end(conn, end, &setting).map(Outcome::EffectNoted), 4 + end.result.len() / 4096)
+                }
                 Job::Ready { .. } => (touch(conn, now).map(|()| Outcome::Ready).map_err(Trouble::from), 1),
                 _ => continue,
             };
@@ -317,6 +338,10 @@ impl Writer {
                 (Job::Deliver { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Apply { reply, .. }, Outcome::Applied(applied, _)) => drop(reply.send(Ok(applied))),
                 (Job::Apply { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::StartEffect { reply, .. }, Outcome::EffectTold(told)) => drop(reply.send(Ok(told))),
+                (Job::StartEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::EndEffect { reply, .. }, Outcome::EffectNoted(noted)) => drop(reply.send(Ok(noted))),
+                (Job::EndEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Ready { reply }, Outcome::Ready) => drop(reply.send(Ok(()))),
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Renew(leases, asked), Outcome::Renewed(lost)) => {

@@ -41,6 +41,10 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
     created_at       INTEGER NOT NULL,
     finished_at      INTEGER,
     expires_at       INTEGER,
+    request_id       TEXT,
+    effects_open        INTEGER NOT NULL DEFAULT 0,
+    effects_finished    INTEGER NOT NULL DEFAULT 0,
+    effects_not_applied INTEGER NOT NULL DEFAULT 0,
     response_headers BLOB,
     response_body    BLOB
 ) STRICT;
@@ -54,3 +58,33 @@ CREATE INDEX IF NOT EXISTS idempotency_keys_in_progress ON idempotency_keys (act
 -- For whoever starts under another configuration: which names have records that a client may still ask for.
 CREATE INDEX IF NOT EXISTS idempotency_keys_operations ON idempotency_keys (operation)
     WHERE configured AND state <> 'expired';
+
+-- The effects journal: an entry is written before the external call that it stands for.
+CREATE TABLE IF NOT EXISTS idempotency_effects (
+    record       INTEGER NOT NULL,
+    name         TEXT NOT NULL,
+    provider_key TEXT NOT NULL,
+    input_hash   BLOB,
+    attempt      INTEGER NOT NULL,
+    call         BLOB NOT NULL,
+    started_at   INTEGER NOT NULL,
+    finished_at  INTEGER,
+    ended        TEXT CHECK (ended IN ('done', 'not_applied', 'unknown')),
+    result       BLOB,
+    PRIMARY KEY (record, name)
+) STRICT, WITHOUT ROWID;
+
+-- What happened to a record beyond a claim and its answer: takeovers, lapses, settlements, and who made them.
+CREATE TABLE IF NOT EXISTS idempotency_trail (
+    record     INTEGER NOT NULL,
+    revision   INTEGER NOT NULL,
+    at         INTEGER NOT NULL,
+    attempt    INTEGER NOT NULL,
+    state      TEXT NOT NULL,
+    reason     TEXT,
+    by         TEXT NOT NULL,
+    who        TEXT,
+    why        TEXT,
+    request_id TEXT,
+    PRIMARY KEY (record, revision)
+) STRICT, WITHOUT ROWID;

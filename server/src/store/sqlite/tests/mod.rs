@@ -4,6 +4,7 @@ mod claims;
 mod closing;
 mod figures;
 mod files;
+mod journal;
 mod leases;
 mod trouble;
 mod wakes;
@@ -110,6 +111,7 @@ fn ask_under(key: &str, policy: Policy) -> Ask {
         fingerprint: fingerprint(&profile, 1),
         profile: Arc::new(profile),
         policy: Arc::new(policy),
+        request_id: Some("r1".into()),
         holder: holder(1),
         fence_credentials: false,
         named: None,
