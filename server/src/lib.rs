@@ -4,6 +4,8 @@
 //! the same `Idempotency-Key` again: at most one effect per key while the claim is remembered, the stored answer for
 //! every other delivery, and an honest refusal where the outcome is unknown.
 
+#[cfg(feature = "cli")]
+mod admin;
 pub mod claim;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -14,6 +16,7 @@ mod demo;
 mod keep;
 pub mod layer;
 pub mod names;
+pub mod observe;
 mod probe;
 mod problem;
 #[cfg(feature = "cli")]

@@ -356,8 +356,11 @@ impl Sqlite {
     /// Queues a write and waits for it. Dropping the future does not take the write back.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.shared.queued.fetch_add(1, Ordering::Relaxed);
-        self.jobs.send(job(reply)).map_err(|_| StoreError::Closed)?;
+        let job = job(reply);
+        if job.is_asked_for() {
+            self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        }
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 

@@ -76,6 +76,13 @@ pub(super) enum Job {
     Hook(Box<dyn FnOnce(&Connection) + Send>),
 }
 
+impl Job {
+    /// Whether somebody outside the store waits for it. Only such jobs fill the queue.
+    pub(super) fn is_asked_for(&self) -> bool {
+        !matches!(self, Self::Renew(..) | Self::Sweep { .. } | Self::Look { .. })
+    }
+}
+
 /// What a job came to, before COMMIT.
 enum Outcome {
     Told(Told, bool),
@@ -362,7 +369,7 @@ impl Writer {
         });
         self.shared.hub.wake(changed);
         for (job, outcome) in batch.into_iter().zip(outcomes) {
-            if !matches!(job, Job::Renew(..)) {
+            if job.is_asked_for() {
                 self.shared.queued.fetch_sub(1, Ordering::Relaxed);
             }
             match (job, outcome) {
