@@ -3,10 +3,12 @@
 //! A store loads a record, asks [`samekey_core::claim`] what to write and what to say, and writes it in the same
 //! transaction if the record still has the revision that was asked about. Nobody is answered before COMMIT returned.
 
+mod case;
 mod error;
 mod hold;
 mod hub;
 mod journal;
+mod policies;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
@@ -14,7 +16,7 @@ pub(crate) mod sqlite;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,19 +28,24 @@ use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy, Timestamp};
 use sha2::Sha256;
 
+pub use self::case::{Case, Cases, Look, Place};
 pub use self::error::StoreError;
 pub use self::hold::Hold;
 use self::hold::Holds;
 use self::hub::Hub;
 pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
+pub use self::policies::Policies;
 #[cfg(feature = "postgres")]
 use self::postgres::Postgres;
 #[cfg(feature = "postgres")]
 pub use self::postgres::PostgresOptions;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
+use crate::claim::{self, WaitingRoom};
 use crate::clock::Clock;
+use crate::keep::Keeper;
+use crate::probe::{Probe, Probes};
 
 /// Names a record for as long as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,11 +151,41 @@ pub struct Store {
     inner: Arc<Inner>,
 }
 
+/// A store that whoever holds this does not keep open.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakStore(Weak<Inner>);
+
+impl WeakStore {
+    pub(crate) fn upgrade(&self) -> Option<Store> {
+        self.0.upgrade().map(|inner| Store { inner })
+    }
+}
+
+/// What one turn of the sweeper came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Swept {
+    /// So many answers were dropped, because their retention is over.
+    pub expired: usize,
+    /// So many records are gone.
+    pub forgotten: usize,
+    /// More is due already.
+    pub more: bool,
+    /// How long until something is due.
+    pub next: Option<Duration>,
+}
+
 #[derive(Debug)]
 struct Inner {
     backend: Backend,
     hub: Arc<Hub>,
     holds: Arc<Holds>,
+    /// Those who wait for claims of the library.
+    waiting: WaitingRoom,
+    policies: Arc<Policies>,
+    probes: Probes,
+    /// Not there in a store that is opened for a look or for one piece of work.
+    keeper: OnceLock<Keeper>,
     /// What the last look at the store's health said, and when.
     health: tokio::sync::Mutex<Option<(Duration, Result<(), StoreError>)>>,
 }
@@ -214,23 +251,55 @@ impl Store {
     /// Opens a store.
     pub async fn open(options: impl Into<StoreOptions>) -> Result<Self, StoreError> {
         let holds = Arc::new(Holds::default());
-        let (backend, hub) = match options.into() {
+        let (backend, hub, attended) = match options.into() {
             StoreOptions::Sqlite(options) => {
                 let mut secret = [0; 32];
                 crate::random(&mut secret);
                 let hub = Arc::new(Hub::new(secret));
+                let attended = options.attended;
                 let (for_hub, for_holds) = (Arc::clone(&hub), Arc::clone(&holds));
                 let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
-                (Backend::Sqlite(Box::new(opened.map_err(|_| StoreError::Closed)??)), hub)
+                (Backend::Sqlite(Box::new(opened.map_err(|_| StoreError::Closed)??)), hub, attended)
             }
             #[cfg(feature = "postgres")]
             StoreOptions::Postgres(options) => {
+                let attended = options.attended;
                 let (backend, hub) = Postgres::open(options, Arc::clone(&holds)).await?;
-                (Backend::Postgres(Box::new(backend)), hub)
+                (Backend::Postgres(Box::new(backend)), hub, attended)
             }
         };
         let health = tokio::sync::Mutex::new(None);
-        Ok(Self { inner: Arc::new(Inner { backend, hub, holds, health }) })
+        let waiting = claim::waiting_room();
+        let (policies, probes, keeper) = (Arc::default(), Probes::default(), OnceLock::new());
+        let store = Self { inner: Arc::new(Inner { backend, hub, holds, waiting, policies, probes, keeper, health }) };
+        if attended {
+            store.inner.keeper.get_or_init(|| Keeper::start(store.downgrade(), store.clock().clone()));
+        }
+        Ok(store)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakStore {
+        WeakStore(Arc::downgrade(&self.inner))
+    }
+
+    /// The contracts by which records are looked after in the background. A layer makes its own known.
+    pub fn policies(&self) -> &Policies {
+        &self.inner.policies
+    }
+
+    /// How to ask whether a command of this operation took effect, where its policy has
+    /// [`Recovery::Probe`](samekey_core::Recovery::Probe). A later one takes its place.
+    pub fn probe(&self, operation: impl Into<String>, probe: Probe) {
+        self.inner.probes.add(operation.into(), probe);
+    }
+
+    pub(crate) fn probes(&self) -> &Probes {
+        &self.inner.probes
+    }
+
+    /// One turn of the sweeper: drops what is due, for a few milliseconds at most. The store does this by itself.
+    pub async fn sweep(&self) -> Result<Swept, StoreError> {
+        on!(self, backend => backend.sweep(Arc::clone(&self.inner.policies)).await)
     }
 
     /// Looks without a turn under the write lock. `None`: [`Store::deliver`] has to decide, because there is no
@@ -275,11 +344,11 @@ impl Store {
         event: Event,
         response: Option<StoredResponse>,
     ) -> Result<Applied, StoreError> {
-        self.settle(id, policy, event, response, Note::default()).await
+        self.apply_noted(id, policy, event, response, Note::default()).await
     }
 
-    /// As [`Store::apply`], for an event from outside; the record's trail keeps who and why.
-    pub async fn settle(
+    /// As [`Store::apply`], with what the record's trail keeps: who and why.
+    pub async fn apply_noted(
         &self,
         id: RecordId,
         policy: Arc<Policy>,
@@ -311,6 +380,22 @@ impl Store {
         on!(self, backend => backend.trail(id).await)
     }
 
+    /// Claims whose lease or deadline is over, so that a tick is due: from the beginning, or where a list went on.
+    pub async fn lapsed(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        on!(self, backend => backend.lapsed(after, limit).await)
+    }
+
+    /// Records whose outcome is unknown and at which a look is due: from the beginning, or where a list went on.
+    pub async fn uncertain(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        on!(self, backend => backend.uncertain(after, limit).await)
+    }
+
+    /// Takes the next look at an uncertain record; false if it changed since, or somebody else took that look. It may
+    /// be lost with its process: from [`Look::next`] on others may take the one after it.
+    pub async fn take_look(&self, look: Look) -> Result<bool, StoreError> {
+        on!(self, backend => backend.take_look(look).await)
+    }
+
     /// Renews this process's own claim, up to its deadline, while the guard lives.
     /// `asked` is when, on the monotonic clock, the claim was asked for.
     pub fn hold(&self, id: RecordId, fence: Fence, policy: &Policy, asked: Duration) -> Hold {
@@ -320,6 +405,15 @@ impl Store {
             on!(self, backend => backend.nudge());
         }
         hold
+    }
+
+    /// When, on the monotonic clock, the last acknowledged proof of a held claim was asked for; zero where it is not held.
+    pub(crate) fn proved_at(&self, id: RecordId, fence: Fence) -> Duration {
+        self.inner.holds.proved_at(id, fence)
+    }
+
+    pub(crate) fn waiting_room(&self) -> &WaitingRoom {
+        &self.inner.waiting
     }
 
     /// Tells when a record of this actor and key changes, from now on. Watch first, then look.
@@ -336,10 +430,15 @@ impl Store {
         on!(self, backend => backend.may_judge(lease))
     }
 
+    /// Whether the times in the store mean what they say: nobody stepped the clock for so long.
+    pub(crate) fn trusts_times(&self, span: Duration) -> bool {
+        on!(self, backend => backend.trusts_times(span))
+    }
+
     /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
     pub(crate) fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(on!(self, backend => backend.secret())).expect("HMAC takes keys of any length");
+        let mut mac = Hmac::<Sha256>::new_from_slice(on!(self, backend => backend.secret()))
+            .expect("HMAC takes keys of any length");
         for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
@@ -394,6 +493,9 @@ impl Store {
 
     /// Writes what is queued and closes the file. Whoever asks afterwards hears [`StoreError::Closed`].
     pub async fn close(&self) {
+        if let Some(keeper) = self.inner.keeper.get() {
+            keeper.end().await;
+        }
         on!(self, backend => backend.close().await);
     }
 }

@@ -26,7 +26,8 @@ impl Postgres {
                 let in_the_way = match kept {
                     Some(kept) if kept == *kind => None,
                     Some(kept) if !accept_change => {
-                        let live = "SELECT 1 FROM idempotency_keys WHERE finished_at IS NULL OR finished_at > $1 LIMIT 1";
+                        let live =
+                            "SELECT 1 FROM idempotency_keys WHERE finished_at IS NULL OR finished_at > $1 LIMIT 1";
                         link.query_opt(live, &[&forgotten]).await?.map(|_| kept)
                     }
                     _ => None,

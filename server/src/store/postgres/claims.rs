@@ -21,10 +21,10 @@ use samekey_core::select::{Profile, ProfileId};
 use samekey_core::{Actor, Timestamp};
 use tokio_postgres::types::ToSql;
 
+use super::database::Database;
 use super::error::Trouble;
 use super::pool::Link;
 use super::row::{self, Inserts, Place, Updates};
-use super::database::Database;
 use super::sql;
 use super::{named, trail};
 use crate::store::sqlite::claims::{Stand, decide, names, unused_marks};
@@ -94,8 +94,7 @@ fn look_text() -> String {
 /// What a delivery is told without a turn under the locks, if nothing is to be written.
 pub(super) async fn peek(link: &Link, ask: &Ask, db: &Database) -> Result<Option<Told>, Trouble> {
     let names: Vec<&str> = names(ask).collect();
-    let values: [&(dyn ToSql + Sync); 4] =
-        [&ask.key.expose(), &ask.actor.stored(), &names, &&*ask.operation];
+    let values: [&(dyn ToSql + Sync); 4] = [&ask.key.expose(), &ask.actor.stored(), &names, &&*ask.operation];
     let Some(row) = link.query_opt(&db.dated.peek, &values).await? else { return Ok(None) };
     let now = Timestamp::from_millis(row.try_get(0)?);
     db.clock_shows(now);
@@ -295,9 +294,7 @@ async fn look(link: &Link, items: &[&Meeting], db: &Database) -> Result<Look, Tr
         &[fenced, fence_keys, fence_actors, fence_names],
     ];
     let [locks, tries, memory, found, counts, others] = looks;
-    let others = async {
-        if fenced.is_empty() { Ok(Vec::new()) } else { link.query(KNOWN_TO_ANOTHER, others).await }
-    };
+    let others = async { if fenced.is_empty() { Ok(Vec::new()) } else { link.query(KNOWN_TO_ANOTHER, others).await } };
     let locks = try_join(link.batch_execute("BEGIN"), link.query(LOCK, locks));
     let tries = try_join(locks, link.query(TRY_LOCK, tries));
     let memory = try_join(tries, link.query_one(&db.dated.memory, memory));

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use super::error::Trouble;
 use super::listen::Notices;
 use super::open::Birth;
+use super::passed::{self, Measured};
 use super::pool::{Link, Links};
 use super::queue::Queue;
 use super::timeline::Timeline;
@@ -53,6 +54,7 @@ pub(super) struct Database {
     pub(super) statement_timeout: Duration,
     pub(super) lock_timeout: Duration,
     profiles: Mutex<HashMap<ProfileId, Arc<Profile>>>,
+    measured: Mutex<Measured>,
     seen: Mutex<Seen>,
 }
 
@@ -102,6 +104,7 @@ impl Database {
             statement_timeout: options.statement_timeout,
             lock_timeout: options.lock_timeout,
             profiles: Mutex::default(),
+            measured: Mutex::default(),
             seen: Mutex::new(Seen { judge, read: None, answered: now, failing: false, unwritable: None }),
         })
     }
@@ -157,6 +160,20 @@ impl Database {
         let at = self.clock.monotonic();
         let seen = self.seen();
         !seen.failing && seen.judge.may_judge(at, lease)
+    }
+
+    pub(super) fn trusts_times(&self, span: Duration) -> bool {
+        let at = self.clock.monotonic();
+        self.seen().judge.trusts_times(at, span)
+    }
+
+    pub(super) fn measured(&self) -> MutexGuard<'_, Measured> {
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By when the sweeper forgets.
+    pub(super) fn passed(&self, now: Timestamp) -> Timestamp {
+        self.measured().now(now, self.clock.monotonic())
     }
 
     /// Whether the holder of this record's claim may be called silent. One of this process is not, as long as its
@@ -235,6 +252,14 @@ impl Database {
             .read(|link| async move { Ok(link.query_one(&self.dated.now, &[]).await?.try_get::<_, i64>(0)?) })
             .await?;
         self.clock_shows(Timestamp::from_millis(now));
+        Ok(())
+    }
+
+    /// Goes on measuring the time that passes where another process stopped.
+    pub(super) async fn resume(&self) -> Result<(), StoreError> {
+        let kept = self.read(|link| async move { passed::read(&link, self.created_at).await }).await?;
+        let (wall, monotonic) = (self.now(), self.clock.monotonic());
+        self.measured().resume(kept, wall, monotonic);
         Ok(())
     }
 }

@@ -5,11 +5,11 @@ use samekey_core::claim::effects::{self, Begun, Call, CallEnd, Entry, Input, Not
 use samekey_core::claim::{Context, Record, Refused};
 use samekey_core::{Policy, Timestamp};
 
+use super::database::Database;
 use super::error::Trouble;
 use super::events::load_one;
 use super::pool::Link;
 use super::row::Updates;
-use super::database::Database;
 use crate::store::{Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, RecordId, StoreError};
 
 pub(super) async fn start(
@@ -68,13 +68,7 @@ pub(super) async fn end(link: &Link, asked: &EffectEnd, db: &Database) -> Result
             link.execute(
                 "UPDATE idempotency_effects SET finished_at = $3, ended = $4, result = $5 \
                  WHERE record = $1 AND name = $2",
-                &[
-                    &id.0,
-                    name,
-                    &now.as_millis(),
-                    &end.as_str(),
-                    &(*end == CallEnd::Done).then_some(&result[..]),
-                ],
+                &[&id.0, name, &now.as_millis(), &end.as_str(), &(*end == CallEnd::Done).then_some(&result[..])],
             )
             .await?;
             EffectNoted::Kept
@@ -97,7 +91,8 @@ async fn write(link: &Link, id: RecordId, seen: &Record, written: &Record, db: &
 }
 
 async fn read(link: &Link, id: RecordId, name: &str) -> Result<Option<(Entry, Option<Bytes>)>, Trouble> {
-    let sql = "SELECT attempt, call, input_hash, ended, result FROM idempotency_effects WHERE record = $1 AND name = $2";
+    let sql =
+        "SELECT attempt, call, input_hash, ended, result FROM idempotency_effects WHERE record = $1 AND name = $2";
     let Some(row) = link.query_opt(sql, &[&id.0, &name]).await? else { return Ok(None) };
     let damaged = |column: &str| {
         Trouble::Item(StoreError::unreadable(format!("an effect of record {} holds a damaged {column}", id.0)))

@@ -2,6 +2,7 @@
 //! ids, and their locks waited for, so that no two transactions wait for each other.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::MutexGuard;
 
 use futures_util::future::try_join;
 use samekey_core::claim::{self, Context, Event, Record, State, Write};
@@ -9,11 +10,11 @@ use samekey_core::{Key, Timestamp};
 use tokio_postgres::types::ToSql;
 
 use super::claims::new_holder;
+use super::database::Database;
 use super::error::Trouble;
 use super::pool::Link;
 use super::queue::Applying;
 use super::row::{self, Updates};
-use super::database::Database;
 use super::{effects, sql, trail};
 use crate::store::sqlite::claims::as_stored;
 use crate::store::sqlite::row::signed;
@@ -80,11 +81,7 @@ async fn load(
 }
 
 /// Begins, and loads one record for a write.
-pub(super) async fn load_one(
-    link: &Link,
-    id: RecordId,
-    db: &Database,
-) -> Result<(Option<Record>, Timestamp), Trouble> {
+pub(super) async fn load_one(link: &Link, id: RecordId, db: &Database) -> Result<(Option<Record>, Timestamp), Trouble> {
     let (mut loaded, now) = load(link, &[id.0], db).await?;
     match loaded.remove(&id) {
         None => Ok((None, now)),
@@ -103,21 +100,39 @@ struct Written<'a> {
     note: &'a Note,
 }
 
-/// A batch of events, each with what was written of it when a COMMIT was in doubt; notes there what is written now.
+/// A batch of queued events. Each notes what is written of it: if the connection is lost under COMMIT and that stands
+/// there later, it was committed.
+pub(super) async fn apply_queued(link: &Link, items: &[Box<Applying>], db: &Database) -> Result<Vec<Outcome>, Trouble> {
+    let changes: Vec<&Change> = items.iter().map(|item| &item.change).collect();
+    apply_noting(link, &changes, None, db, |item| Some(items[item].doubt())).await
+}
+
+/// A batch of events, at another time than the clock shows if one is given.
 pub(super) async fn apply(
     link: &Link,
-    items: &[Box<Applying>],
+    changes: &[&Change],
+    at: Option<Timestamp>,
     db: &Database,
 ) -> Result<Vec<Outcome>, Trouble> {
-    let mut ids: Vec<i64> = items.iter().map(|item| item.change.id.0).collect();
+    apply_noting(link, changes, at, db, |_| None).await
+}
+
+async fn apply_noting<'d>(
+    link: &Link,
+    changes: &[&Change],
+    at: Option<Timestamp>,
+    db: &Database,
+    doubt: impl Fn(usize) -> Option<MutexGuard<'d, Option<Record>>> + Send,
+) -> Result<Vec<Outcome>, Trouble> {
+    let mut ids: Vec<i64> = changes.iter().map(|change| change.id.0).collect();
     ids.sort_unstable();
     ids.dedup();
-    let (loaded, now) = load(link, &ids, db).await?;
+    let (loaded, shown) = load(link, &ids, db).await?;
+    let now = at.unwrap_or(shown);
     let mut touched: HashSet<RecordId> = HashSet::new();
     let (mut updates, mut written) = (Updates::default(), Vec::new());
-    let mut outcomes = Vec::with_capacity(items.len());
-    for item in items {
-        let change = &item.change;
+    let mut outcomes = Vec::with_capacity(changes.len());
+    for (item, change) in changes.iter().copied().enumerate() {
         let id = change.id;
         let Loaded { record, actor, key, mark_name } = match loaded.get(&id) {
             _ if touched.contains(&id) => {
@@ -135,7 +150,7 @@ pub(super) async fn apply(
             Some(Ok(loaded)) => loaded,
         };
         let scope = (actor.clone(), key.clone());
-        if item.doubt().as_ref() == Some(record) {
+        if doubt(item).is_some_and(|written| written.as_ref() == Some(record)) {
             let applied = Applied { record: Some(record.clone()), refused: None };
             outcomes.push(Outcome::Applied(Box::new(applied), Some(scope)));
             continue;
@@ -173,7 +188,9 @@ pub(super) async fn apply(
         };
         if scope.is_some() {
             touched.insert(id);
-            item.doubt().clone_from(&applied.record);
+            if let Some(mut written) = doubt(item) {
+                written.clone_from(&applied.record);
+            }
         }
         outcomes.push(Outcome::Applied(Box::new(applied), scope));
     }

@@ -7,8 +7,8 @@ use samekey_core::Policy;
 use samekey_core::claim::{Event, Record, State};
 use tokio::sync::oneshot;
 
-use super::queue::Job;
 use super::database::Database;
+use super::queue::Job;
 use crate::store::hold::Lease;
 use crate::store::{Applied, Change, Note, StoreError};
 
@@ -42,7 +42,7 @@ async fn renew(db: Arc<Database>, leases: Vec<Lease>, asked: Duration) {
             response: None,
             note: Note::default(),
         };
-        if db.queue.push(Job::apply(change, reply)).is_err() {
+        if db.queue.push(Job::own(change, reply)).is_err() {
             return;
         }
         answers.push(answer);

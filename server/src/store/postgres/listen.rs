@@ -98,11 +98,8 @@ async fn serve(
     let limit = db.statement_timeout;
     let answered = async |what: &str| timeout(limit, client.batch_execute(what)).await.map_err(|_| None)?.map_err(Some);
     answered(&format!("LISTEN {CHANNEL}")).await?;
-    let own: i32 = timeout(limit, client.query_one("SELECT pg_backend_pid()", &[]))
-        .await
-        .map_err(|_| None)?
-        .map_err(Some)?
-        .get(0);
+    let own: i32 =
+        timeout(limit, client.query_one("SELECT pg_backend_pid()", &[])).await.map_err(|_| None)?.map_err(Some)?.get(0);
     let now = client.prepare(&db.dated.now).await.map_err(Some)?;
     let notify = client.prepare("SELECT pg_notify($1, $2)").await.map_err(Some)?;
     // What changed while nobody listened.

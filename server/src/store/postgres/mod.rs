@@ -15,7 +15,9 @@
 
 #[cfg(feature = "cli")]
 mod actor_kind;
+mod cases;
 pub(crate) mod claims;
+mod database;
 mod effects;
 pub(crate) mod error;
 mod events;
@@ -24,18 +26,18 @@ mod listen;
 mod named;
 mod open;
 mod options;
+mod passed;
 mod pool;
 mod queue;
 mod row;
-mod database;
 pub(crate) mod sql;
+mod sweep;
 mod timeline;
 mod tls;
 mod trail;
 mod writer;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,14 +47,15 @@ use samekey_core::{Policy, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use self::database::Database;
 pub use self::options::PostgresOptions;
 use self::queue::Job;
-use self::database::Database;
+use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
 use super::{
-    Applied, Ask, Change, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Purpose, RecordId, Step,
-    StoreError, StoredResponse, Told,
+    Applied, Ask, Cases, Change, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Policies,
+    Purpose, RecordId, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::Clock;
 
@@ -82,6 +85,7 @@ impl Postgres {
         let db = Arc::new(Database::new(&options, birth, timeline, Arc::clone(&hub), holds, notices)?);
         // The first of them proves that a pool can be had, and shows the database's clock.
         db.look_at_clock().await?;
+        db.resume().await?;
         let writers = (0..options.writers.clamp(1, options.connections.max(2) - 1))
             .map(|_| tokio::spawn(writer::run(Arc::clone(&db))))
             .collect();
@@ -109,6 +113,10 @@ impl Postgres {
 
     pub(super) fn may_judge(&self, lease: Duration) -> bool {
         self.db.may_judge(lease)
+    }
+
+    pub(super) fn trusts_times(&self, span: Duration) -> bool {
+        self.db.trusts_times(span)
     }
 
     pub(super) async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
@@ -148,7 +156,7 @@ impl Postgres {
     }
 
     async fn meet(&self, ask: Ask, purpose: Purpose) -> Result<Told, StoreError> {
-        let queued = self.db.queue.waiting.load(Ordering::Relaxed);
+        let queued = self.db.queue.asked_for();
         if queued >= self.capacity {
             let say = Say::Refuse(Code::Overloaded);
             return Ok(Told { say, found: None, response: None, profile: None, now: self.now() });
@@ -168,6 +176,24 @@ impl Postgres {
 
     pub(super) async fn end_effect(&self, end: EffectEnd) -> Result<EffectNoted, StoreError> {
         self.ask(|reply| Job::EndEffect { end: Box::new(end), reply }).await
+    }
+
+    pub(super) async fn lapsed(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        let now = self.now();
+        self.db.read(move |link| async move { cases::lapsed(&link, after, now, limit).await }).await
+    }
+
+    pub(super) async fn uncertain(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        let now = self.now();
+        self.db.read(move |link| async move { cases::uncertain(&link, after, now, limit).await }).await
+    }
+
+    pub(super) async fn take_look(&self, look: Look) -> Result<bool, StoreError> {
+        self.ask(|reply| Job::Look { look, reply }).await
+    }
+
+    pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
+        self.ask(|reply| Job::Sweep { policies, reply }).await
     }
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
@@ -197,6 +223,10 @@ impl Postgres {
         }
         for other in &self.others {
             other.abort();
+        }
+        let db = &self.db;
+        if let Err(error) = db.read(|link| async move { passed::keep(&link, db, true).await }).await {
+            tracing::debug!(store = %db.place, %error, "the time that passed was not written down");
         }
         self.db.links.close();
     }

@@ -39,7 +39,10 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<Birth, StoreError>
 /// What would lose or change what is stored.
 async fn refuse_unfit(client: &Client, place: &Arc<str>) -> Result<(), StoreError> {
     let row = client
-        .query_one("SELECT current_setting('server_encoding'), current_setting('fsync'), current_setting('server_version')", &[])
+        .query_one(
+            "SELECT current_setting('server_encoding'), current_setting('fsync'), current_setting('server_version')",
+            &[],
+        )
         .await
         .map_err(|error| error::of(place, &error))?;
     let (encoding, fsync, version): (String, String, String) = (row.get(0), row.get(1), row.get(2));
@@ -80,8 +83,7 @@ pub(crate) async fn migrate(client: &mut Client, place: &Arc<str>) -> Result<(),
 /// The tables' schema; none where there are no tables, or an application made them by itself.
 async fn version(client: &impl GenericClient, place: &Arc<str>) -> Result<u32, StoreError> {
     let of = |error| error::of(place, &error);
-    let there: bool =
-        client.query_one("SELECT to_regclass('samekey_meta') IS NOT NULL", &[]).await.map_err(of)?.get(0);
+    let there: bool = client.query_one("SELECT to_regclass('samekey_meta') IS NOT NULL", &[]).await.map_err(of)?.get(0);
     if !there {
         return Ok(0);
     }

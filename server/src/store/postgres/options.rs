@@ -31,6 +31,8 @@ pub struct PostgresOptions {
     pub statement_timeout: Duration,
     /// How long another transaction may hold a record.
     pub lock_timeout: Duration,
+    /// Whether this process looks after the records in the background.
+    pub attended: bool,
     /// Stands in for the database's clock.
     #[cfg(test)]
     pub(super) test_clock: Option<&'static str>,
@@ -60,6 +62,7 @@ impl PostgresOptions {
             connect_timeout: Duration::from_secs(3),
             statement_timeout: Duration::from_secs(5),
             lock_timeout: Duration::from_secs(2),
+            attended: true,
             #[cfg(test)]
             test_clock: None,
         })
@@ -111,6 +114,13 @@ impl PostgresOptions {
     #[must_use]
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.lock_timeout = timeout;
+        self
+    }
+
+    /// Leaves looking after the records to others.
+    #[must_use]
+    pub fn unattended(mut self) -> Self {
+        self.attended = false;
         self
     }
 

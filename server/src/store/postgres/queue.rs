@@ -10,7 +10,9 @@ use samekey_core::claim::Record;
 use tokio::sync::{Notify, oneshot};
 
 use super::claims::Meeting;
-use crate::store::{Applied, Change, EffectEnd, EffectNoted, EffectStart, EffectTold, StoreError, Told};
+use crate::store::{
+    Applied, Change, EffectEnd, EffectNoted, EffectStart, EffectTold, Look, Policies, StoreError, Swept, Told,
+};
 
 /// Beyond this, only latency grows.
 const MAX_BATCH: usize = 128;
@@ -26,6 +28,8 @@ pub(super) enum Job {
     Apply(Box<Applying>),
     StartEffect { start: Box<EffectStart>, policy: Arc<Policy>, reply: Reply<EffectTold> },
     EndEffect { end: Box<EffectEnd>, reply: Reply<EffectNoted> },
+    Look { look: Look, reply: Reply<bool> },
+    Sweep { policies: Arc<Policies>, reply: Reply<Swept> },
     Ready { reply: Reply<()> },
 }
 
@@ -39,6 +43,8 @@ pub(super) struct Delivery {
 /// An event on its way to its record.
 pub(super) struct Applying {
     pub(super) change: Change,
+    /// Nobody outside the store waits for it.
+    pub(super) own: bool,
     pub(super) asked: Instant,
     /// What was written when the connection was lost under COMMIT: if it stands there, it was committed.
     in_doubt: Mutex<Option<Record>>,
@@ -56,8 +62,18 @@ impl Job {
         Self::Deliver(Box::new(Delivery { meeting, asked: Instant::now(), reply }))
     }
 
+    /// An event of the store's own.
+    pub(super) fn own(change: Change, reply: Reply<Applied>) -> Self {
+        Self::Apply(Box::new(Applying { change, own: true, asked: Instant::now(), in_doubt: Mutex::default(), reply }))
+    }
+
+    /// Whether somebody outside the store waits for it. Only such jobs fill the queue.
+    fn is_asked_for(&self) -> bool {
+        !matches!(self, Self::Sweep { .. } | Self::Look { .. }) && !matches!(self, Self::Apply(event) if event.own)
+    }
+
     pub(super) fn apply(change: Change, reply: Reply<Applied>) -> Self {
-        Self::Apply(Box::new(Applying { change, asked: Instant::now(), in_doubt: Mutex::default(), reply }))
+        Self::Apply(Box::new(Applying { change, own: false, asked: Instant::now(), in_doubt: Mutex::default(), reply }))
     }
 }
 
@@ -81,7 +97,9 @@ pub(super) struct Queue {
     lanes: Mutex<Lanes>,
     more: Notify,
     /// Writes that wait or are being written.
-    pub(super) waiting: AtomicUsize,
+    waiting: AtomicUsize,
+    /// Those of them that somebody outside the store waits for.
+    asked_for: AtomicUsize,
 }
 
 impl std::fmt::Debug for Queue {
@@ -102,6 +120,7 @@ impl Queue {
             return Err(StoreError::Closed);
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.asked_for.fetch_add(usize::from(job.is_asked_for()), Ordering::Relaxed);
         match job {
             Job::Deliver(delivery) => lanes.deliveries.push_back(delivery),
             job => lanes.urgent.push_back(job),
@@ -127,7 +146,14 @@ impl Queue {
         self.more.notify_one();
     }
 
-    pub(super) fn answered(&self, jobs: usize) {
+    /// How full it is.
+    pub(super) fn asked_for(&self) -> usize {
+        self.asked_for.load(Ordering::Relaxed)
+    }
+
+    /// So many were answered, and so many of them had been asked for from outside.
+    pub(super) fn answered(&self, jobs: usize, asked_for: usize) {
+        self.asked_for.fetch_sub(asked_for, Ordering::Relaxed);
         if self.waiting.fetch_sub(jobs, Ordering::Relaxed) == jobs && self.lanes().closed {
             self.more.notify_one();
         }

@@ -191,7 +191,8 @@ impl<'a> Inserts<'a> {
     }
 }
 
-/// Writes over the revision that was read. Without `has_response` only the response's headers are kept.
+/// Writes over the revision that was read. Without `has_response` only the response's headers are kept. Looks are
+/// counted anew each time that a record becomes uncertain.
 pub(super) const UPDATE: &str = "UPDATE idempotency_keys AS r SET payload_hash = w.payload_hash, state = w.state, \
      attempt = w.attempt, holder = w.holder, took_over = w.took_over, revision = w.revision, \
      lease_until = w.lease_until, deadline = w.deadline, settle_after = w.settle_after, not_before = w.not_before, \
@@ -199,7 +200,9 @@ pub(super) const UPDATE: &str = "UPDATE idempotency_keys AS r SET payload_hash =
      status_code = w.status_code, result_id = w.result_id, \
      response_headers = CASE WHEN w.keeps THEN r.response_headers ELSE w.headers END, \
      response_body = CASE WHEN w.keeps THEN r.response_body ELSE w.body END, \
-     effects_open = w.open, effects_finished = w.finished, effects_not_applied = w.not_applied \
+     effects_open = w.open, effects_finished = w.finished, effects_not_applied = w.not_applied, \
+     looks = CASE WHEN r.state = 'uncertain' AND w.state = 'uncertain' THEN r.looks ELSE 0 END, \
+     look_at = CASE WHEN r.state = 'uncertain' AND w.state = 'uncertain' THEN r.look_at END \
      FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bool[], $6::bigint[], $7::bigint[], \
      $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[], \
      $16::bigint[], $17::int[], $18::text[], $19::bool[], $20::bytea[], $21::bytea[], $22::bigint[], $23::bigint[], \
@@ -226,13 +229,7 @@ pub(super) struct Updates<'a> {
 impl<'a> Updates<'a> {
     /// `record` over the one that had `revision`, and its response: a new one, the one that is there, or none any
     /// more.
-    pub(super) fn push(
-        &mut self,
-        id: RecordId,
-        revision: u64,
-        record: &Record,
-        response: Option<&'a StoredResponse>,
-    ) {
+    pub(super) fn push(&mut self, id: RecordId, revision: u64, record: &Record, response: Option<&'a StoredResponse>) {
         self.columns.push(record);
         self.id.push(id.0);
         self.seen.push(signed(revision));

@@ -74,8 +74,10 @@ impl Timeline {
         let settled = async {
             let tx = client.transaction().await?;
             // Another process may be at it; whoever comes second finds it done.
-            tx.batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = on")
-                .await?;
+            tx.batch_execute(
+                "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = on",
+            )
+            .await?;
             tx.execute("SELECT pg_advisory_xact_lock($1)", &[&sql::HORIZON_LOCK]).await?;
             let kept: Option<String> = tx
                 .query_opt("SELECT value FROM samekey_meta WHERE name = 'timeline'", &[])

@@ -87,9 +87,9 @@ fn client(verify: Verify, roots: Option<&str>) -> Result<ClientConfig, String> {
     };
     let config = match (inner, verify) {
         (Some(inner), Verify::Name) => builder.with_webpki_verifier(inner),
-        (inner, _) => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Lenient { authority: inner, provider })),
+        (inner, _) => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Lenient { authority: inner, provider }))
+        }
     };
     Ok(config.with_no_client_auth())
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::claims::{self, Meeting, Met};
+use super::database::Database;
 use super::error::{self, Trouble};
 use super::events::{self, Outcome};
 use super::pool::Link;
 use super::queue::{Applying, Batch, Delivery, Job, Reply};
-use super::database::Database;
-use super::{effects, pool};
-use crate::store::hub::Name;
+use super::{cases, effects, passed, pool, sweep};
 use crate::store::StoreError;
+use crate::store::hub::Name;
 
 /// Before what another transaction is about is tried again.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -114,10 +114,9 @@ async fn deliver(db: &Arc<Database>, batch: Vec<Box<Delivery>>) {
             let mut met = Vec::with_capacity(batch.len());
             for item in items.chunks(1) {
                 let one = twice(db, |link| async move { claims::meet(&link, item, db).await }).await;
-                met.push(one.map_or_else(
-                    |failed| Met::Failed(failed.into()),
-                    |mut one| one.pop().unwrap_or(Met::Later),
-                ));
+                met.push(
+                    one.map_or_else(|failed| Met::Failed(failed.into()), |mut one| one.pop().unwrap_or(Met::Later)),
+                );
             }
             met
         }
@@ -151,19 +150,19 @@ async fn deliver(db: &Arc<Database>, batch: Vec<Box<Delivery>>) {
     }
     db.changed(changed);
     answer(answers);
-    db.queue.answered(answered);
+    db.queue.answered(answered, answered);
     again(db, later, Vec::new());
 }
 
 async fn apply(db: &Arc<Database>, batch: Vec<Box<Applying>>) {
     let items = &batch[..];
-    let applied = match twice(db, |link| async move { events::apply(&link, items, db).await }).await {
+    let applied = match twice(db, |link| async move { events::apply_queued(&link, items, db).await }).await {
         Ok(outcomes) => outcomes,
         Err(Failed::Inside(error)) if items.len() > 1 => {
             log_apart(db, &error, items.len());
             let mut outcomes = Vec::with_capacity(items.len());
             for item in items.chunks(1) {
-                let one = twice(db, |link| async move { events::apply(&link, item, db).await }).await;
+                let one = twice(db, |link| async move { events::apply_queued(&link, item, db).await }).await;
                 outcomes.push(one.map_or_else(
                     |failed| Outcome::Failed(failed.into()),
                     |mut one| one.pop().unwrap_or(Outcome::Later),
@@ -177,11 +176,13 @@ async fn apply(db: &Arc<Database>, batch: Vec<Box<Applying>>) {
         }
     };
     let mut changed: Vec<Name> = Vec::new();
-    let mut later = Vec::new();
+    let (mut later, mut own) = (Vec::new(), 0);
     let mut answers = Vec::with_capacity(batch.len());
     for (event, outcome) in batch.into_iter().zip(applied) {
+        let is_later = matches!(outcome, Outcome::Later) && event.asked.elapsed() < db.lock_timeout;
+        own += usize::from(event.own && !is_later);
         match outcome {
-            Outcome::Later if event.asked.elapsed() < db.lock_timeout => later.push(event),
+            Outcome::Later if is_later => later.push(event),
             Outcome::Later => answers.push((event.reply, Err(StoreError::Busy { place: Arc::clone(&db.place) }))),
             Outcome::Failed(error) => answers.push((event.reply, Err(error))),
             Outcome::Applied(applied, whose) => {
@@ -193,7 +194,7 @@ async fn apply(db: &Arc<Database>, batch: Vec<Box<Applying>>) {
     let answered = answers.len();
     db.changed(changed);
     answer(answers);
-    db.queue.answered(answered);
+    db.queue.answered(answered, answered - own);
     again(db, Vec::new(), later);
 }
 
@@ -220,14 +221,29 @@ async fn alone(db: &Database, job: Job) {
     match job {
         Job::StartEffect { start, policy, reply } => {
             let (start, policy) = (&*start, &*policy);
-            let told = 
-                twice(db, |link| async move { effects::start(&link, start, policy, db).await }).await;
+            let told = twice(db, |link| async move { effects::start(&link, start, policy, db).await }).await;
             drop(reply.send(told.map_err(StoreError::from)));
         }
         Job::EndEffect { end, reply } => {
             let end = &*end;
             let noted = twice(db, |link| async move { effects::end(&link, end, db).await }).await;
             drop(reply.send(noted.map_err(StoreError::from)));
+        }
+        Job::Look { look, reply } => {
+            let look = &look;
+            let taken = twice(db, |link| async move { cases::take(&link, look).await }).await;
+            drop(reply.send(taken.map_err(StoreError::from)));
+            return db.queue.answered(1, 0);
+        }
+        Job::Sweep { policies, reply } => {
+            let policies = &*policies;
+            let swept = twice(db, |link| async move {
+                let swept = sweep::turn(&link, policies, db).await?;
+                passed::keep(&link, db, false).await?;
+                Ok(swept)
+            });
+            drop(reply.send(swept.await.map_err(StoreError::from)));
+            return db.queue.answered(1, 0);
         }
         Job::Ready { reply } => {
             let touched = twice(db, |link| async move { touch(&link, db).await }).await;
@@ -236,7 +252,7 @@ async fn alone(db: &Database, job: Job) {
         // The queue makes batches of these.
         Job::Deliver(_) | Job::Apply(_) => return,
     }
-    db.queue.answered(1);
+    db.queue.answered(1, 1);
 }
 
 /// The smallest write there is.
