@@ -4,6 +4,8 @@
 //! transaction if the record still has the revision that was asked about. Nobody is answered before COMMIT returned.
 
 mod case;
+#[cfg(test)]
+mod conformance;
 mod error;
 mod hold;
 mod hub;

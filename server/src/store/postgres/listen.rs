@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_postgres::{AsyncMessage, Client, Notification};
 
@@ -25,33 +26,50 @@ const CHANNEL: &str = "samekey";
 /// A notice holds less than 8000 bytes; a name takes 16 of them.
 const MOST_NAMES: usize = 400;
 
-/// How often the database is asked for the time.
-const PULSE: Duration = Duration::from_secs(1);
-
 /// How often whoever waits looks without having heard anything.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// How long a store that closes waits for its last notice.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Takes names of records that changed.
+/// What is to be told.
+#[derive(Debug)]
+pub(super) enum Notice {
+    /// These records changed.
+    Changed(Vec<Name>),
+    /// Whoever holds the other end wants to know that all before was told.
+    Last(oneshot::Sender<()>),
+}
+
+/// Takes what is to be told.
 #[derive(Clone, Debug)]
-pub(super) struct Notices(UnboundedSender<Vec<Name>>);
+pub(super) struct Notices(UnboundedSender<Notice>);
 
 impl Notices {
     pub(super) fn tell(&self, names: Vec<Name>) {
-        // Nobody sends any more once the store is closed.
-        let _ = self.0.send(names);
+        // Nobody takes any more once the store is closed.
+        let _ = self.0.send(Notice::Changed(names));
+    }
+
+    /// Waits until all was told, or could not be.
+    pub(super) async fn told(&self) {
+        let (all, told) = oneshot::channel();
+        if self.0.send(Notice::Last(all)).is_ok() {
+            let _ = timeout(LAST_WORDS, told).await;
+        }
     }
 }
 
-pub(super) fn notices() -> (Notices, UnboundedReceiver<Vec<Name>>) {
+pub(super) fn notices() -> (Notices, UnboundedReceiver<Notice>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (Notices(sender), receiver)
 }
 
 /// Listens and tells as long as the store is open.
-pub(super) async fn run(db: Arc<Database>, options: PostgresOptions, mut noticed: UnboundedReceiver<Vec<Name>>) {
+pub(super) async fn run(db: Arc<Database>, options: PostgresOptions, mut noticed: UnboundedReceiver<Notice>) {
     loop {
         if let Err(error) = once(&db, &options, &mut noticed).await {
             db.silent();
@@ -67,7 +85,7 @@ pub(super) async fn run(db: Arc<Database>, options: PostgresOptions, mut noticed
 async fn once(
     db: &Database,
     options: &PostgresOptions,
-    noticed: &mut UnboundedReceiver<Vec<Name>>,
+    noticed: &mut UnboundedReceiver<Notice>,
 ) -> Result<(), StoreError> {
     let of = |error| error::of(&db.place, &error);
     let late = || StoreError::Unreachable { place: Arc::clone(&db.place), why: "no answer in time".into() };
@@ -83,7 +101,7 @@ async fn once(
             }
         }
     });
-    let served = serve(db, &client, &mut hearing, noticed).await;
+    let served = serve(db, &client, options.pulse(), &mut hearing, noticed).await;
     driver.abort();
     served.map_err(|error| error.map_or_else(late, |error| of(error)))
 }
@@ -92,8 +110,9 @@ async fn once(
 async fn serve(
     db: &Database,
     client: &Client,
+    pulse: Duration,
     hearing: &mut UnboundedReceiver<Notification>,
-    noticed: &mut UnboundedReceiver<Vec<Name>>,
+    noticed: &mut UnboundedReceiver<Notice>,
 ) -> Result<(), Option<tokio_postgres::Error>> {
     let limit = db.statement_timeout;
     let answered = async |what: &str| timeout(limit, client.batch_execute(what)).await.map_err(|_| None)?.map_err(Some);
@@ -104,7 +123,7 @@ async fn serve(
     let notify = client.prepare("SELECT pg_notify($1, $2)").await.map_err(Some)?;
     // What changed while nobody listened.
     db.hub.wake_all();
-    let mut pulse = interval(PULSE);
+    let mut pulse = interval(pulse);
     pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut looked = Instant::now();
     loop {
@@ -116,14 +135,20 @@ async fn serve(
                 None => answered("").await?,
             },
             told = noticed.recv() => {
-                let mut told = told.unwrap_or_default();
-                while told.len() < MOST_NAMES && let Ok(more) = noticed.try_recv() {
-                    told.extend(more);
+                let (mut told, mut next, mut last) = (Vec::new(), told, None);
+                while let Some(notice) = next.take() {
+                    match notice {
+                        Notice::Changed(names) => told.extend(names),
+                        Notice::Last(all) => last = Some(all),
+                    }
+                    next = if told.len() < MOST_NAMES { noticed.try_recv().ok() } else { None };
                 }
                 for some in told.chunks(MOST_NAMES) {
                     let payload: String = some.iter().map(|name| format!("{name:016x}")).collect();
                     timeout(limit, client.execute(&notify, &[&CHANNEL, &payload])).await.map_err(|_| None)?.map_err(Some)?;
                 }
+                // Dropping it says the same.
+                drop(last);
             }
             _ = pulse.tick() => {
                 let row = timeout(limit, client.query_one(&now, &[])).await.map_err(|_| None)?.map_err(Some)?;

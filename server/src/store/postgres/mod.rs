@@ -221,6 +221,7 @@ impl Postgres {
                 tracing::error!(store = %self.db.place, "one of the store's writers ended by a panic");
             }
         }
+        self.db.notices.told().await;
         for other in &self.others {
             other.abort();
         }

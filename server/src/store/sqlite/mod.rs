@@ -17,7 +17,7 @@ mod space;
 mod statement;
 pub(in crate::store) mod sweep;
 #[cfg(test)]
-mod tests;
+pub(in crate::store) mod tests;
 mod trail;
 mod wal;
 mod writer;

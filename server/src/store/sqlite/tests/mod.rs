@@ -1,16 +1,12 @@
 //! Real files in temporary directories.
 
-mod claims;
-mod closing;
 mod figures;
 mod files;
-mod journal;
 mod leases;
 mod recovering;
 mod settling;
 mod sweeping;
 mod trouble;
-mod wakes;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -30,7 +26,7 @@ use crate::clock::{Clock, Hands};
 use crate::store::{Applied, Ask, Backend, RecordId, Store, StoredResponse};
 
 /// Some day in 2026.
-pub(super) const START: Timestamp = Timestamp::from_millis(1_796_000_000_000);
+pub(in crate::store) const START: Timestamp = Timestamp::from_millis(1_796_000_000_000);
 
 /// A store in a directory of its own, under a clock that stands still.
 struct Bench {
@@ -90,28 +86,28 @@ impl Bench {
 }
 
 /// A second look at the file, beside the store.
-fn beside(path: &Path) -> rusqlite::Connection {
+pub(in crate::store) fn beside(path: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(path).unwrap()
 }
 
-fn count(path: &Path, what: &str) -> i64 {
+pub(in crate::store) fn count(path: &Path, what: &str) -> i64 {
     beside(path).query_row(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0)).unwrap()
 }
 
-fn holder(number: u8) -> Holder {
+pub(in crate::store) fn holder(number: u8) -> Holder {
     Holder::from_bytes([number; 16])
 }
 
-fn fingerprint(profile: &Profile, byte: u8) -> Fingerprint {
+pub(in crate::store) fn fingerprint(profile: &Profile, byte: u8) -> Fingerprint {
     Fingerprint::parse(&format!("fp1:raw:{}:{}", profile.id(), format!("{byte:02x}").repeat(32))).unwrap()
 }
 
 /// A delivery by `ann` to `orders.create`.
-fn ask(key: &str) -> Ask {
+pub(in crate::store) fn ask(key: &str) -> Ask {
     ask_under(key, Policy::new("orders.create"))
 }
 
-fn ask_under(key: &str, policy: Policy) -> Ask {
+pub(in crate::store) fn ask_under(key: &str, policy: Policy) -> Ask {
     let profile = Profile::new(Some("/orders".into()), Significant::default()).unwrap();
     Ask {
         actor: Actor::new("ann"),
@@ -130,21 +126,21 @@ fn ask_under(key: &str, policy: Policy) -> Ask {
 }
 
 /// A v7 key of that moment.
-fn minted(at: Timestamp) -> String {
+pub(in crate::store) fn minted(at: Timestamp) -> String {
     Key::mint(at, [7; 10]).expose().to_owned()
 }
 
-async fn run(store: &Store, ask: &Ask) -> (RecordId, Fence) {
+pub(in crate::store) async fn run(store: &Store, ask: &Ask) -> (RecordId, Fence) {
     let told = store.deliver(ask.clone()).await.unwrap();
     let Say::Run(fence) = told.say else { panic!("{told:?}") };
     (told.found.unwrap().id, fence)
 }
 
-fn terminal(status: u16) -> Terminal {
+pub(in crate::store) fn terminal(status: u16) -> Terminal {
     Terminal { status: Some(status), reason: None, result_id: Some("o1".into()), has_response: true }
 }
 
-fn answer(body: &'static str) -> StoredResponse {
+pub(in crate::store) fn answer(body: &'static str) -> StoredResponse {
     let field =
         |name: &'static str, value: &[u8]| (HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap());
     StoredResponse {
@@ -158,13 +154,13 @@ fn answer(body: &'static str) -> StoredResponse {
     }
 }
 
-async fn finish(store: &Store, ask: &Ask, id: RecordId, fence: Fence) -> Applied {
+pub(in crate::store) async fn finish(store: &Store, ask: &Ask, id: RecordId, fence: Fence) -> Applied {
     let event = Event::Finish(fence, Finish::Terminal(terminal(201)));
     store.apply(id, Arc::clone(&ask.policy), event, Some(answer("done"))).await.unwrap()
 }
 
 /// Waits for what another task brings about.
-async fn until(mut holds: impl AsyncFnMut() -> bool) {
+pub(in crate::store) async fn until(mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..400 {
         if holds().await {
             return;
@@ -174,6 +170,6 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
     panic!("it never came to hold");
 }
 
-const fn s(seconds: u64) -> Duration {
+pub(in crate::store) const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
