@@ -141,10 +141,14 @@ impl Store {
 
     /// Opens a SQLite file.
     pub async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        let opened = tokio::task::spawn_blocking(move || Self::open_now(options)).await;
+        opened.map_err(|_| StoreError::Closed)?
+    }
+
+    /// The same, and blocks.
+    pub(crate) fn open_now(options: SqliteOptions) -> Result<Self, StoreError> {
         let (hub, holds) = (Arc::new(Hub::default()), Arc::new(Holds::default()));
-        let (for_hub, for_holds) = (Arc::clone(&hub), Arc::clone(&holds));
-        let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
-        let backend = opened.map_err(|_| StoreError::Closed)??;
+        let backend = Sqlite::open(options, Arc::clone(&hub), Arc::clone(&holds))?;
         let health = tokio::sync::Mutex::new(None);
         Ok(Self { inner: Arc::new(Inner { backend, hub, holds, waiting: claim::waiting_room(), health }) })
     }
@@ -158,6 +162,11 @@ impl Store {
     /// The record that a delivery meets, as it is.
     pub async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
         self.inner.backend.find(ask).await
+    }
+
+    /// A record by its name.
+    pub async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        self.inner.backend.by_id(id).await
     }
 
     /// The stored response of a record, if there is one.
@@ -315,6 +324,17 @@ impl Store {
         let said = self.inner.backend.ready().await;
         *health = Some((self.clock().monotonic(), said.clone()));
         said
+    }
+
+    /// Where a store for tests is.
+    #[cfg(all(test, feature = "testing"))]
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.inner.backend.folder().unwrap_or_default()
+    }
+
+    /// The contract under which a record of this operation is settled.
+    pub(crate) fn contract_of(&self, operation: &str) -> Arc<Policy> {
+        Arc::new(Policy::new(operation.to_owned()))
     }
 
     /// Writes what is queued and closes the file. Whoever asks afterwards hears [`StoreError::Closed`].
