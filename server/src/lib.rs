@@ -4,6 +4,8 @@
 //! the same `Idempotency-Key` again: at most one effect per key while the claim is remembered, the stored answer for
 //! every other delivery, and an honest refusal where the outcome is unknown.
 
+#[cfg(feature = "cli")]
+mod admin;
 pub mod claim;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -11,9 +13,12 @@ pub mod clock;
 mod command;
 #[cfg(feature = "cli")]
 mod demo;
+mod keep;
 pub mod key;
 pub mod layer;
 pub mod names;
+pub mod observe;
+mod probe;
 mod problem;
 #[cfg(feature = "cli")]
 mod proxy;
@@ -27,6 +32,7 @@ pub mod testing;
 pub use claim::{Claim, Claimed, EffectError, ProviderKey};
 pub use command::{Answer, Command, Fingerprint, Outcome};
 pub use layer::{ActorSource, CommandLayer, Idempotency, IdempotencyLayer, Limits, Means, ResultId, Running};
+pub use probe::{About, Probe, Probed};
 pub use problem::{DEFAULT_PREFIX, Problem};
 pub use record::{Record, Revision, Settlement};
 pub use routes::{Origin, OriginError, Prefix, PrefixError};

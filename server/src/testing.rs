@@ -26,7 +26,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl Store {
     /// A store for tests: a SQLite file in a temporary folder, which is deleted when the last clone is dropped. It
-    /// does not wait for the disk, so nothing of it survives a crash.
+    /// does not wait for the disk, so nothing of it survives a crash. Made outside of a runtime, nobody looks after its
+    /// records in the background.
     ///
     /// # Panics
     /// If no file can be made.
@@ -34,6 +35,7 @@ impl Store {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut options = SqliteOptions::new(folder.path().join("samekey.db")).min_free_bytes(0);
         options.passing = Some(Arc::new(folder));
+        options.attended = tokio::runtime::Handle::try_current().is_ok();
         Self::open_now(options).expect("a store in a temporary folder")
     }
 }

@@ -5,7 +5,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use super::config::{self, ConfigErrors, Loaded, Source};
-use crate::layer::Operations;
+use crate::layer::{Operations, Resolve, register};
 use crate::store::Store;
 
 /// Refuses to go on where a client may still ask for a command that no operation answers for: its retry would find
@@ -61,6 +61,7 @@ pub(super) fn on_hangup(
                 tracing::warn!(event = "config", key, "{key} was taken out: it holds until the next start");
             }
             operations.replace(&read.table);
+            store.policies().replace(|policies| register(policies, &operations.operations()));
             tracing::info!(event = "config", operations = read.operations.len(), "the operations were read anew");
         }
     }))

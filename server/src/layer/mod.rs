@@ -51,6 +51,8 @@ pub use command::{CommandLayer, Commands};
 pub use limits::Limits;
 pub use operations::{Operation, OperationError, Operations};
 pub use params::Params;
+#[cfg(feature = "cli")]
+pub(crate) use route::register;
 pub use route::{Automatic, Published, Resolve, Route};
 pub(crate) use route::{by_name, published};
 pub use running::{Means, ResultId, Running};
@@ -217,6 +219,8 @@ impl<S> Layer<S> for IdempotencyLayer {
     type Service = Idempotency<S>;
 
     fn layer(&self, inner: S) -> Idempotency<S> {
+        // Not before: a layer that no service has makes no records, and its defaults are nobody's contract.
+        route::register(self.shared.store.policies(), &self.shared.resolve.operations());
         Idempotency { inner, shared: Arc::clone(&self.shared) }
     }
 }

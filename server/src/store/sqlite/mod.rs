@@ -3,16 +3,19 @@
 
 #[cfg(feature = "cli")]
 mod actor_kind;
+mod cases;
 pub(crate) mod claims;
 mod effects;
 mod known;
 mod leases;
 mod named;
 mod open;
+mod passed;
 mod reader;
 mod row;
 mod space;
 mod statement;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod trail;
@@ -35,11 +38,12 @@ use tokio::sync::oneshot;
 
 use self::reader::Readers;
 use self::writer::{Job, Writer};
+use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
 use super::{
-    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, RecordId, Step, StoreError,
-    StoredResponse, Told,
+    Applied, Ask, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Note, Policies,
+    RecordId, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -65,6 +69,9 @@ pub struct SqliteOptions {
     /// The folder of a store for tests, deleted with it. Nothing waits for the disk.
     #[cfg(feature = "testing")]
     pub(crate) passing: Option<Arc<tempfile::TempDir>>,
+    /// Whether this process looks after the records in the background: one that serves does, one that opens the file
+    /// for a single piece of work does not.
+    pub attended: bool,
 }
 
 impl SqliteOptions {
@@ -82,6 +89,7 @@ impl SqliteOptions {
             readers: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
             #[cfg(feature = "testing")]
             passing: None,
+            attended: true,
         }
     }
 
@@ -117,6 +125,13 @@ impl SqliteOptions {
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
+        self
+    }
+
+    /// Leaves looking after the records to others.
+    #[must_use]
+    pub fn unattended(mut self) -> Self {
+        self.attended = false;
         self
     }
 }
@@ -174,11 +189,15 @@ impl Shared {
     }
 
     /// Both clocks are looked at first: one that was stepped a moment ago must not judge.
-    fn may_judge(&self, lease: Duration) -> bool {
+    fn judged<T>(&self, ask: impl FnOnce(&Judge, Duration) -> T) -> T {
         let Moment { wall, monotonic } = self.clock.moment();
         let mut judge = self.judge();
         judge.look(monotonic, wall.as_millis());
-        judge.may_judge(monotonic, lease)
+        ask(&judge, monotonic)
+    }
+
+    fn may_judge(&self, lease: Duration) -> bool {
+        self.judged(|judge, at| judge.may_judge(at, lease))
     }
 }
 
@@ -227,7 +246,9 @@ impl Sqlite {
         });
         let (jobs, waiting) = mpsc::channel();
         let space = space::Space::of(&path, min_free_bytes);
-        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at);
+        let of = |error| StoreError::sqlite(&place, error);
+        let passed = passed::Passed::resume(&conn, birth.created_at, shared.clock.moment()).map_err(of)?;
+        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at, passed);
         let thread = std::thread::Builder::new()
             .name("samekey-writer".into())
             .spawn(move || {
@@ -266,6 +287,10 @@ impl Sqlite {
 
     pub(super) fn may_judge(&self, lease: Duration) -> bool {
         self.shared.may_judge(lease)
+    }
+
+    pub(super) fn trusts_times(&self, span: Duration) -> bool {
+        self.shared.judged(|judge, at| judge.trusts_times(at, span))
     }
 
     pub(super) async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
@@ -346,6 +371,24 @@ impl Sqlite {
         self.readers.read(move |conn| trail::of(conn, id)).await
     }
 
+    pub(super) async fn lapsed(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |conn| cases::lapsed(conn, after, now, limit)).await
+    }
+
+    pub(super) async fn uncertain(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |conn| cases::uncertain(conn, after, now, limit)).await
+    }
+
+    pub(super) async fn take_look(&self, look: Look) -> Result<bool, StoreError> {
+        self.ask(|reply| Job::Look { look, reply }).await
+    }
+
+    pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
+        self.ask(|reply| Job::Sweep { policies, reply }).await
+    }
+
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         self.ask(|reply| Job::Ready { reply }).await
     }
@@ -353,8 +396,11 @@ impl Sqlite {
     /// Queues a write and waits for it. Dropping the future does not take the write back.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.shared.queued.fetch_add(1, Ordering::Relaxed);
-        self.jobs.send(job(reply)).map_err(|_| StoreError::Closed)?;
+        let job = job(reply);
+        if job.is_asked_for() {
+            self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        }
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
