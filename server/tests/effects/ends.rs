@@ -1,7 +1,9 @@
 //! How a claim ends: said, dropped, or by a panic.
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -95,17 +97,18 @@ async fn a_claim_that_nobody_was_given_is_released() {
     let (command, policy) = (command("k1"), policy());
     // The caller hangs up at each poll of its own.
     for polls in 1..20 {
-        let claim = bench.store.claim(&command, &policy);
-        tokio::pin!(claim);
-        let mut polled = 0;
-        let given = std::future::poll_fn(|context| {
-            polled += 1;
-            match claim.as_mut().poll(context) {
-                std::task::Poll::Pending if polled >= polls => std::task::Poll::Ready(None),
-                other => other.map(Some),
-            }
-        })
-        .await;
+        let given = {
+            let mut claim = pin!(bench.store.claim(&command, &policy));
+            let mut polled = 0;
+            let hangs_up = poll_fn(|context| {
+                polled += 1;
+                match claim.as_mut().poll(context) {
+                    Poll::Pending if polled >= polls => Poll::Ready(None),
+                    other => other.map(Some),
+                }
+            });
+            hangs_up.await
+        };
         if let Some(claimed) = given {
             let Ok(Claimed::Run(claim)) = claimed else { panic!("{claimed:?}") };
             assert!(polls > 1 && claim.attempt() > 1, "one that was not given ran before");
