@@ -83,6 +83,7 @@ pub mod backoff;
 pub mod decide;
 pub mod effects;
 pub mod judge;
+pub mod passed;
 mod record;
 pub mod transition;
 

@@ -23,7 +23,6 @@ impl Duty for Sweep {
         if more {
             return Ok(Duration::ZERO);
         }
-        let until = next.map_or(LONGEST_PAUSE, |next| next.since(store.now()));
-        Ok(until.clamp(LEAST_PAUSE, LONGEST_PAUSE))
+        Ok(next.unwrap_or(LONGEST_PAUSE).clamp(LEAST_PAUSE, LONGEST_PAUSE))
     }
 }

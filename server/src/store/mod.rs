@@ -140,10 +140,12 @@ impl WeakStore {
 pub struct Swept {
     /// So many answers were dropped, because their retention is over.
     pub expired: usize,
+    /// So many records are gone.
+    pub forgotten: usize,
     /// More is due already.
     pub more: bool,
-    /// The next moment at which something is due.
-    pub next: Option<Timestamp>,
+    /// How long until something is due.
+    pub next: Option<Duration>,
 }
 
 #[derive(Debug)]

@@ -10,6 +10,7 @@ mod known;
 mod leases;
 mod named;
 mod open;
+mod passed;
 mod reader;
 mod row;
 mod space;
@@ -228,7 +229,9 @@ impl Sqlite {
         });
         let (jobs, waiting) = mpsc::channel();
         let space = space::Space::of(&path, min_free_bytes);
-        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at);
+        let of = |error| StoreError::sqlite(&place, error);
+        let passed = passed::Passed::resume(&conn, birth.created_at, shared.clock.moment()).map_err(of)?;
+        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at, passed);
         let thread = std::thread::Builder::new()
             .name("samekey-writer".into())
             .spawn(move || writer.run())

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::claims::{self, Setting};
 use super::known::Known;
 use super::leases::{self, Lost, Why};
+use super::passed::Passed;
 use super::space::Space;
 use super::wal::Wal;
 use super::{Change, Purpose, Shared, Trouble, cases, effects, sweep};
@@ -113,6 +114,7 @@ pub(super) struct Writer {
     space: Space,
     created_at: Timestamp,
     known: Known,
+    passed: Passed,
     /// Completions and the like; never behind deliveries.
     urgent: VecDeque<Job>,
     deliveries: VecDeque<Job>,
@@ -135,8 +137,10 @@ impl Writer {
         shared: Arc<Shared>,
         space: Space,
         created_at: Timestamp,
+        passed: Passed,
     ) -> Self {
         Self {
+            passed,
             conn,
             jobs,
             shared,
@@ -168,6 +172,7 @@ impl Writer {
             self.look_abroad();
             self.wal.tend(&self.conn);
         }
+        self.passed.keep_at_end(&self.conn, self.created_at, &self.shared);
         self.wal.checkpoint(&self.conn);
         let closing = std::mem::take(&mut self.closing);
         // The connection closes before anybody hears that the store is closed.
@@ -293,7 +298,8 @@ impl Writer {
 
     fn each(&mut self, batch: &[Job]) -> rusqlite::Result<Vec<Outcome>> {
         // Read after the lock was granted: a claim's lease begins now, not when it queued.
-        let now = self.shared.clock.now();
+        let moment = self.shared.clock.moment();
+        let now = moment.wall;
         let short = self.space.is_short();
         let shared = Arc::clone(&self.shared);
         let may_judge = move |policy: &Policy| shared.may_judge(policy.lease);
@@ -329,10 +335,12 @@ impl Writer {
                 }
                 Job::Look { look, .. } => (cases::take(conn, look).map(Outcome::Looked).map_err(Trouble::from), 2),
                 Job::Ready { .. } => (touch(conn, now).map(|()| Outcome::Ready).map_err(Trouble::from), 1),
-                Job::Sweep { policies, .. } => match sweep::sweep(conn, policies, &mut setting) {
-                    Ok((swept, pages)) => (Ok(Outcome::Swept(swept)), pages),
-                    Err(trouble) => (Err(trouble), 0),
-                },
+                Job::Sweep { policies, .. } => {
+                    match sweep::turn(conn, policies, &mut self.passed, moment, &mut setting) {
+                        Ok((swept, pages)) => (Ok(Outcome::Swept(swept)), pages),
+                        Err(trouble) => (Err(trouble), 0),
+                    }
+                }
                 _ => continue,
             };
             self.wal.grew(pages);

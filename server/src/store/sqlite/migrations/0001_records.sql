@@ -47,11 +47,6 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
     effects_not_applied INTEGER NOT NULL DEFAULT 0,
     looks            INTEGER NOT NULL DEFAULT 0,
     look_at          INTEGER,
-    -- When the sweeper has something to do with the record, or looks again: nothing of it costs a claim anything.
-    due_at           INTEGER GENERATED ALWAYS AS (
-                         CASE WHEN state IN ('completed', 'failed') THEN expires_at
-                              WHEN state IN ('expired', 'released') THEN coalesce(look_at, finished_at) END
-                     ) VIRTUAL,
     response_headers BLOB,
     response_body    BLOB
 ) STRICT;
@@ -66,8 +61,11 @@ CREATE INDEX IF NOT EXISTS idempotency_keys_in_progress ON idempotency_keys (act
 CREATE INDEX IF NOT EXISTS idempotency_keys_operations ON idempotency_keys (operation)
     WHERE configured AND state <> 'expired';
 
--- For the sweeper: what is due, oldest first.
-CREATE INDEX IF NOT EXISTS idempotency_keys_due ON idempotency_keys (due_at) WHERE due_at IS NOT NULL;
+-- For the sweeper: answers by the end of their retention, and what is left of commands by when they may be forgotten.
+CREATE INDEX IF NOT EXISTS idempotency_keys_expiring ON idempotency_keys (expires_at)
+    WHERE state IN ('completed', 'failed');
+CREATE INDEX IF NOT EXISTS idempotency_keys_forgettable ON idempotency_keys (coalesce(look_at, finished_at))
+    WHERE state IN ('expired', 'released');
 
 -- For whoever settles what is uncertain: by when the next look at it is due.
 CREATE INDEX IF NOT EXISTS idempotency_keys_uncertain ON idempotency_keys (max(coalesce(look_at, settle_after), settle_after))
