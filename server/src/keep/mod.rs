@@ -1,8 +1,8 @@
 //! What a store does of its own accord: one background task that attends to a few duties.
 //!
 //! ```text
-//! Store::open ── the keeper's task ─┬─ sweep: what is due expires, what may be forgotten is
-//!                                   └─ …
+//! Store::open ── the keeper's task ─┬─ sweep:  what is due expires, what may be forgotten is
+//!                                   └─ vacuum: disk space that nothing needs is given back
 //! ```
 //!
 //! A duty does a small piece of work and says when there will be more. Time is the store's clock. An error is logged
@@ -10,6 +10,7 @@
 //! with it.
 
 mod sweep;
+mod vacuum;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::clock::Clock;
 use crate::store::{Store, StoreError, WeakStore};
 use sweep::Sweep;
+use vacuum::Vacuum;
 
 /// How long after an error a duty is tried again: at first, and at most.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -49,7 +51,7 @@ impl Keeper {
         let over = ended.clone();
         let task = tokio::spawn(async move {
             // Each duty has a pace of its own; a slow one must not keep the others waiting.
-            let duties = async { tokio::join!(keep(Sweep, store, clock)) };
+            let duties = async { tokio::join!(keep(Sweep, store.clone(), clock.clone()), keep(Vacuum, store, clock)) };
             let _ = over.run_until_cancelled(duties).await;
         });
         Self { _ends_when_dropped: ended.clone().drop_guard(), ended, task: Mutex::new(Some(task)) }

@@ -18,6 +18,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod trail;
+mod vacuum;
 mod wal;
 mod writer;
 
@@ -225,7 +226,8 @@ impl Sqlite {
         let space = space::Space::of(&path, min_free_bytes);
         let of = |error| StoreError::sqlite(&place, error);
         let passed = passed::Passed::resume(&conn, birth.created_at, shared.clock.moment()).map_err(of)?;
-        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at, passed);
+        let mut writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at, passed);
+        writer.wal = wal::Wal::new(wal::Mover::start(&path));
         let thread = std::thread::Builder::new()
             .name("samekey-writer".into())
             .spawn(move || writer.run())
@@ -322,7 +324,11 @@ impl Sqlite {
     }
 
     pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
-        self.ask(|reply| Job::Sweep { policies, reply }).await
+        self.chore(|reply| Job::Sweep { policies, reply }).await
+    }
+
+    pub(super) async fn vacuum(&self) -> Result<bool, StoreError> {
+        self.chore(|reply| Job::Vacuum { reply }).await
     }
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
@@ -331,8 +337,13 @@ impl Sqlite {
 
     /// Queues a write and waits for it. Dropping the future does not take the write back.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
         self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        self.chore(job).await
+    }
+
+    /// A turn of the keeper: nothing that waits for it has to fit into the queue.
+    async fn chore<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
         self.jobs.send(job(reply)).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }

@@ -19,7 +19,7 @@ use super::leases::{self, Lost, Why};
 use super::passed::Passed;
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Purpose, Shared, Trouble, effects, sweep};
+use super::{Change, Purpose, Shared, Trouble, effects, sweep, vacuum};
 use crate::store::hold::Lease;
 use crate::store::{Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Policies, StoreError, Swept, Told};
 
@@ -60,6 +60,9 @@ pub(super) enum Job {
         policies: Arc<Policies>,
         reply: Reply<Swept>,
     },
+    Vacuum {
+        reply: Reply<bool>,
+    },
     /// The writer's own, asked for at this moment of the monotonic clock.
     Renew(Vec<Lease>, Duration),
     Nudge,
@@ -78,6 +81,7 @@ enum Outcome {
     EffectNoted(EffectNoted),
     Ready,
     Swept(Swept),
+    Vacuumed(bool),
     Renewed(Vec<Lost>),
     Failed(StoreError),
 }
@@ -111,8 +115,8 @@ pub(super) struct Writer {
     /// Completions and the like; never behind deliveries.
     urgent: VecDeque<Job>,
     deliveries: VecDeque<Job>,
-    /// Comes last in a batch, one at a time: it has bounds of its own, and shares the batch's fsync.
-    sweeps: VecDeque<Job>,
+    /// The keeper's turns. Each comes last in a batch, one at a time: it has bounds of its own, and shares the fsync.
+    chores: VecDeque<Job>,
     closing: Vec<oneshot::Sender<()>>,
     /// Nobody sends any more.
     orphaned: bool,
@@ -120,7 +124,7 @@ pub(super) struct Writer {
     trouble_since: Option<Duration>,
     seen_abroad: i64,
     looked_abroad: Instant,
-    wal: Wal,
+    pub(super) wal: Wal,
 }
 
 impl Writer {
@@ -142,13 +146,13 @@ impl Writer {
             known: Known::default(),
             urgent: VecDeque::new(),
             deliveries: VecDeque::new(),
-            sweeps: VecDeque::new(),
+            chores: VecDeque::new(),
             closing: Vec::new(),
             orphaned: false,
             trouble_since: None,
             seen_abroad: 0,
             looked_abroad: Instant::now(),
-            wal: Wal::new(),
+            wal: Wal::new(None),
         }
     }
 
@@ -166,7 +170,7 @@ impl Writer {
             self.wal.tend(&self.conn);
         }
         self.passed.keep_at_end(&self.conn, self.created_at, &self.shared);
-        self.wal.checkpoint(&self.conn);
+        self.wal.end(&self.conn);
         let closing = std::mem::take(&mut self.closing);
         // The connection closes before anybody hears that the store is closed.
         drop(self);
@@ -177,7 +181,7 @@ impl Writer {
 
     /// Takes everything that is queued; waits for something if there is nothing.
     fn receive(&mut self) {
-        let waiting = [&self.urgent, &self.deliveries, &self.sweeps].iter().any(|queue| !queue.is_empty());
+        let waiting = [&self.urgent, &self.deliveries, &self.chores].iter().any(|queue| !queue.is_empty());
         if !waiting && self.closing.is_empty() && !self.orphaned {
             let received = match self.nap() {
                 None => self.jobs.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
@@ -202,7 +206,7 @@ impl Writer {
             | Job::EndEffect { .. }
             | Job::Ready { .. }
             | Job::Renew(..) => self.urgent.push_back(job),
-            Job::Sweep { .. } => self.sweeps.push_back(job),
+            Job::Sweep { .. } | Job::Vacuum { .. } => self.chores.push_back(job),
             Job::Nudge => {}
             Job::Close { reply } => self.closing.push(reply),
             #[cfg(test)]
@@ -227,8 +231,8 @@ impl Writer {
         }
         let urgent = self.urgent.len().min(MAX_BATCH);
         let deliveries = self.deliveries.len().min(MAX_BATCH - urgent);
-        let sweep = self.sweeps.pop_front();
-        self.urgent.drain(..urgent).chain(self.deliveries.drain(..deliveries)).chain(sweep).collect()
+        let chore = self.chores.pop_front();
+        self.urgent.drain(..urgent).chain(self.deliveries.drain(..deliveries)).chain(chore).collect()
     }
 
     /// The batch in one transaction, or each item in its own.
@@ -332,6 +336,10 @@ impl Writer {
                         Err(trouble) => (Err(trouble), 0),
                     }
                 }
+                Job::Vacuum { .. } => match vacuum::turn(conn) {
+                    Ok((more, pages)) => (Ok(Outcome::Vacuumed(more)), pages),
+                    Err(error) => (Err(error.into()), 0),
+                },
                 _ => continue,
             };
             self.wal.grew(pages);
@@ -353,7 +361,7 @@ impl Writer {
         });
         self.shared.hub.wake(changed);
         for (job, outcome) in batch.into_iter().zip(outcomes) {
-            if !matches!(job, Job::Renew(..)) {
+            if !matches!(job, Job::Renew(..) | Job::Sweep { .. } | Job::Vacuum { .. }) {
                 self.shared.queued.fetch_sub(1, Ordering::Relaxed);
             }
             match (job, outcome) {
@@ -369,6 +377,8 @@ impl Writer {
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Sweep { reply, .. }, Outcome::Swept(swept)) => drop(reply.send(Ok(swept))),
                 (Job::Sweep { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Vacuum { reply }, Outcome::Vacuumed(more)) => drop(reply.send(Ok(more))),
+                (Job::Vacuum { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Renew(leases, asked), Outcome::Renewed(lost)) => {
                     self.log_lost(&lost);
                     self.shared.holds.prove(&leases, asked);
