@@ -58,6 +58,11 @@ impl Fingerprint {
         Ok(Self::of(content_type.unwrap_or_default(), query.map(str::to_owned), Bytes::copy_from_slice(body), profile))
     }
 
+    /// Where nothing is compared.
+    pub(crate) fn of_nothing() -> Self {
+        Self::of(Bytes::new(), None, Bytes::new(), Arc::new(Profile::default()))
+    }
+
     fn of(content_type: Bytes, query: Option<String>, body: Bytes, profile: Arc<Profile>) -> Self {
         let again: Arc<Again> = Arc::new(move |profile: &Profile| {
             let content_type = (!content_type.is_empty()).then_some(&content_type[..]);

@@ -73,6 +73,8 @@ impl Store {
                 return Err(StoreError::misuse(why).into());
             }
         };
+        // Whoever looks after the record in the background finds its contract by the name it stands under.
+        self.policies().add_under(&policy, Some(command.operation.to_string()));
         let mut ask = command.ask(&policy);
         let mut asked_again = false;
         loop {

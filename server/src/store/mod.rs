@@ -252,32 +252,44 @@ impl Store {
 
     /// Opens a store.
     pub async fn open(options: impl Into<StoreOptions>) -> Result<Self, StoreError> {
-        let holds = Arc::new(Holds::default());
-        let (backend, hub, attended) = match options.into() {
+        match options.into() {
             StoreOptions::Sqlite(options) => {
-                let mut secret = [0; 32];
-                crate::random(&mut secret);
-                let hub = Arc::new(Hub::new(secret));
-                let attended = options.attended;
-                let (for_hub, for_holds) = (Arc::clone(&hub), Arc::clone(&holds));
-                let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
-                (Backend::Sqlite(Box::new(opened.map_err(|_| StoreError::Closed)??)), hub, attended)
+                let opened = tokio::task::spawn_blocking(move || Self::open_now(options)).await;
+                opened.map_err(|_| StoreError::Closed)?
             }
             #[cfg(feature = "postgres")]
             StoreOptions::Postgres(options) => {
-                let attended = options.attended;
+                let (attended, policies) = (options.attended, Arc::clone(&options.policies));
+                let holds = Arc::new(Holds::default());
                 let (backend, hub) = Postgres::open(options, Arc::clone(&holds)).await?;
-                (Backend::Postgres(Box::new(backend)), hub, attended)
+                Ok(Self::started(Backend::Postgres(Box::new(backend)), hub, holds, policies, attended))
             }
-        };
+        }
+    }
+
+    /// Opens a SQLite file, and blocks.
+    pub(crate) fn open_now(options: SqliteOptions) -> Result<Self, StoreError> {
+        let mut secret = [0; 32];
+        crate::random(&mut secret);
+        let (hub, holds) = (Arc::new(Hub::new(secret)), Arc::new(Holds::default()));
+        let attended = options.attended;
+        let backend = Sqlite::open(options, Arc::clone(&hub), Arc::clone(&holds))?;
+        Ok(Self::started(Backend::Sqlite(Box::new(backend)), hub, holds, Arc::default(), attended))
+    }
+
+    fn started(backend: Backend, hub: Arc<Hub>, holds: Arc<Holds>, policies: Arc<Policies>, attended: bool) -> Self {
         let health = tokio::sync::Mutex::new(None);
-        let waiting = claim::waiting_room();
-        let (policies, probes, keeper) = (Arc::default(), Probes::default(), OnceLock::new());
+        let (waiting, probes, keeper) = (claim::waiting_room(), Probes::default(), OnceLock::new());
         let store = Self { inner: Arc::new(Inner { backend, hub, holds, waiting, policies, probes, keeper, health }) };
         if attended {
             store.inner.keeper.get_or_init(|| Keeper::start(store.downgrade(), store.clock().clone()));
         }
-        Ok(store)
+        store
+    }
+
+    /// Gives some disk space back, if there is more than the store will soon need; says whether there is still more.
+    pub(crate) async fn vacuum(&self) -> Result<bool, StoreError> {
+        on!(self, backend => backend.vacuum().await)
     }
 
     pub(crate) fn downgrade(&self) -> WeakStore {
@@ -313,6 +325,11 @@ impl Store {
     /// The record that a delivery meets, as it is.
     pub async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
         on!(self, backend => backend.find(ask).await)
+    }
+
+    /// A record by its name.
+    pub async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        on!(self, backend => backend.by_id(id).await)
     }
 
     /// The stored response of a record, if there is one.
@@ -491,6 +508,18 @@ impl Store {
         let said = on!(self, backend => backend.ready().await);
         *health = Some((self.clock().monotonic(), said.clone()));
         said
+    }
+
+    /// Where a store for tests is.
+    #[cfg(all(test, feature = "testing"))]
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.inner.backend.folder().unwrap_or_default()
+    }
+
+    /// The contract under which a record of this operation is settled: the defaults where nobody made one known.
+    pub(crate) fn contract_of(&self, operation: &str) -> Arc<Policy> {
+        let known = self.inner.policies.of(operation, !operation.contains(' '));
+        known.unwrap_or_else(|| Arc::new(Policy::new(operation.to_owned())))
     }
 
     /// Writes what is queued and closes the file. Whoever asks afterwards hears [`StoreError::Closed`].

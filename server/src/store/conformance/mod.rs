@@ -8,7 +8,7 @@ mod claims;
 mod closing;
 mod journal;
 mod leases;
-mod settling;
+pub(super) mod settling;
 mod sweeping;
 mod wakes;
 

@@ -8,12 +8,12 @@ use samekey_core::{Recovery, Timestamp};
 use super::*;
 use crate::store::{EffectStart, EffectTold, Look, Note};
 
-pub(super) fn policy() -> Policy {
+pub(in crate::store) fn policy() -> Policy {
     Policy::new("orders.create").recovery(Recovery::Probe)
 }
 
 /// A command whose handler ended without an answer.
-pub(super) async fn uncertain(store: &Store, ask: &Ask) -> (RecordId, Fence) {
+pub(in crate::store) async fn uncertain(store: &Store, ask: &Ask) -> (RecordId, Fence) {
     let (id, fence) = run(store, ask).await;
     say(store, ask, id, Event::Finish(fence, Finish::Uncertain(Reason::NoAnswer))).await;
     (id, fence)

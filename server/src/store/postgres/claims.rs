@@ -32,11 +32,11 @@ use crate::store::{Ask, By, Found, Purpose, RecordId, StoreError, Told};
 
 /// A delivery, or a key to close.
 #[derive(Debug)]
-pub(crate) struct Meeting {
-    pub(crate) ask: Ask,
-    pub(crate) purpose: Purpose,
+pub(in crate::store) struct Meeting {
+    pub(super) ask: Ask,
+    pub(super) purpose: Purpose,
     /// Half the queue was full when this came.
-    pub(crate) crowded: bool,
+    pub(super) crowded: bool,
 }
 
 /// What a delivery of a batch came to, before COMMIT.
@@ -128,6 +128,12 @@ pub(super) async fn look_up(link: &Link, ask: &Ask) -> Result<Option<Found>, Tro
     let names: Vec<&str> = names(ask).collect();
     let row = link.query_opt(&sql, &[&ask.key.expose(), &ask.actor.stored(), &names, &&*ask.operation]).await?;
     row.map(|row| row::read(&row, 0)).transpose()
+}
+
+/// A record by its name.
+pub(super) async fn by_id(link: &Link, id: RecordId) -> Result<Option<Found>, Trouble> {
+    let sql = format!("SELECT {} FROM idempotency_keys WHERE id = $1", row::COLUMNS);
+    link.query_opt(&sql, &[&id.0]).await?.map(|row| row::read(&row, 0)).transpose()
 }
 
 /// What the first round trip saw.

@@ -131,6 +131,16 @@ impl Postgres {
         self.db.read(move |link| async move { row::response(&link, id).await }).await
     }
 
+    pub(super) async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        self.db.read(move |link| async move { claims::by_id(&link, id).await }).await
+    }
+
+    /// PostgreSQL's own vacuum does that.
+    #[allow(clippy::unused_async, reason = "a verb as the others")]
+    pub(super) async fn vacuum(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     pub(super) async fn operations_in_use(
         &self,
         known: Arc<BTreeSet<String>>,

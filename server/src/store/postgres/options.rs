@@ -8,7 +8,7 @@ use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 use super::tls;
 use crate::clock::Clock;
-use crate::store::StoreError;
+use crate::store::{Policies, StoreError};
 
 /// How to open a PostgreSQL store.
 #[derive(Clone)]
@@ -31,6 +31,8 @@ pub struct PostgresOptions {
     pub statement_timeout: Duration,
     /// How long another transaction may hold a record.
     pub lock_timeout: Duration,
+    /// The contracts that are known before the store opens.
+    pub(in crate::store) policies: Arc<Policies>,
     /// Whether this process looks after the records in the background.
     pub attended: bool,
     /// Stands in for the database's clock.
@@ -62,6 +64,7 @@ impl PostgresOptions {
             connect_timeout: Duration::from_secs(3),
             statement_timeout: Duration::from_secs(5),
             lock_timeout: Duration::from_secs(2),
+            policies: Arc::default(),
             attended: true,
             #[cfg(test)]
             test_clock: None,
@@ -115,6 +118,12 @@ impl PostgresOptions {
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.lock_timeout = timeout;
         self
+    }
+
+    /// The contracts by which records are looked after, among them those that a failover made uncertain: they are
+    /// marked when the store opens, before a layer made its own known.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
     }
 
     /// Leaves looking after the records to others.

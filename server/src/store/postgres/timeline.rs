@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Transaction};
 use super::error::{self, Trouble};
 use super::row::{self, Updates};
 use super::{PostgresOptions, pool, sql};
-use crate::store::StoreError;
+use crate::store::{Found, StoreError};
 
 /// The timeline that WAL is written on now. `pg_control_checkpoint` names that of the last checkpoint, which after a
 /// promotion is for a while the old one.
@@ -84,7 +84,7 @@ impl Timeline {
                 .await?
                 .map(|row| row.get(0));
             let marked = match kept {
-                Some(kept) if kept != current => Some(mark(&tx, &sql::clock(&self.options)).await?),
+                Some(kept) if kept != current => Some(self.mark(&tx).await?),
                 _ => None,
             };
             tx.execute(
@@ -106,6 +106,56 @@ impl Timeline {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(current);
         Ok(())
     }
+
+    /// Row H1 of core's table for every record, and the horizon.
+    async fn mark(&self, tx: &Transaction<'_>) -> Result<u64, Trouble> {
+        let now: i64 = tx.query_one(&format!("SELECT {}", sql::clock(&self.options)), &[]).await?.get(0);
+        let page = format!(
+            "SELECT {}, configured FROM idempotency_keys WHERE state IN ('in_progress', 'released', 'uncertain') AND id > $1 \
+             ORDER BY id LIMIT $2 FOR UPDATE",
+            row::COLUMNS
+        );
+        let (mut last, mut marked) = (0_i64, 0);
+        loop {
+            let rows = tx.query(&page, &[&last, &PAGE]).await?;
+            let mut updates = Updates::default();
+            for row in &rows {
+                let found = row::read(row, 0)?;
+                last = found.id.0;
+                let known = self.options.policies.of(&found.operation, row.try_get(row::COLUMN_COUNT)?);
+                let policy = known.unwrap_or_else(|| Arc::new(foreign(&found)));
+                let context = Context {
+                    now: samekey_core::Timestamp::from_millis(now),
+                    policy: &policy,
+                    may_judge: false,
+                    new_holder: crate::new_holder(),
+                };
+                if let Ok(Write::Update(written)) = claim::transition(&found.record, &Event::Horizon, &context) {
+                    updates.push(found.id, found.record.revision, &written, None);
+                }
+            }
+            if updates.len() > 0 {
+                let parameters: Vec<&(dyn ToSql + Sync)> = updates.parameters();
+                marked += tx.query(row::UPDATE, &parameters).await?.len() as u64;
+            }
+            if rows.len() < PAGE as usize {
+                break;
+            }
+        }
+        tx.execute(
+            "INSERT INTO samekey_meta VALUES ('horizon', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            &[&now.to_string()],
+        )
+        .await?;
+        Ok(marked)
+    }
+}
+
+/// The contract of a record that nobody named here: what its claim shows of it, and the defaults.
+fn foreign(found: &Found) -> Policy {
+    let policy = Policy::new(found.operation.clone());
+    let timeout = policy.timeout.max(found.record.deadline.since(found.record.created_at));
+    policy.timeout(timeout)
 }
 
 /// `None` where the server does not tell, as one that only speaks PostgreSQL's protocol.
@@ -119,46 +169,4 @@ async fn current(client: &Client, place: &Arc<str>) -> Result<Option<String>, St
         }
         Err(error) => Err(error::of(place, &error)),
     }
-}
-
-/// Row H1 of core's table for every record, and the horizon.
-async fn mark(tx: &Transaction<'_>, clock: &str) -> Result<u64, Trouble> {
-    let now: i64 = tx.query_one(&format!("SELECT {clock}"), &[]).await?.get(0);
-    let page = format!(
-        "SELECT {} FROM idempotency_keys WHERE state IN ('in_progress', 'released', 'uncertain') AND id > $1 \
-         ORDER BY id LIMIT $2 FOR UPDATE",
-        row::COLUMNS
-    );
-    let (mut last, mut marked) = (0_i64, 0);
-    loop {
-        let rows = tx.query(&page, &[&last, &PAGE]).await?;
-        let mut updates = Updates::default();
-        for row in &rows {
-            let found = row::read(row, 0)?;
-            last = found.id.0;
-            let policy = Policy::new(found.operation);
-            let context = Context {
-                now: samekey_core::Timestamp::from_millis(now),
-                policy: &policy,
-                may_judge: false,
-                new_holder: crate::new_holder(),
-            };
-            if let Ok(Write::Update(written)) = claim::transition(&found.record, &Event::Horizon, &context) {
-                updates.push(found.id, found.record.revision, &written, None);
-            }
-        }
-        if updates.len() > 0 {
-            let parameters: Vec<&(dyn ToSql + Sync)> = updates.parameters();
-            marked += tx.query(row::UPDATE, &parameters).await?.len() as u64;
-        }
-        if rows.len() < PAGE as usize {
-            break;
-        }
-    }
-    tx.execute(
-        "INSERT INTO samekey_meta VALUES ('horizon', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        &[&now.to_string()],
-    )
-    .await?;
-    Ok(marked)
 }
