@@ -10,6 +10,7 @@ mod probes;
 mod reload;
 mod serve;
 mod settings;
+mod store;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@
 
 mod case;
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 mod error;
 mod hold;
 mod hub;

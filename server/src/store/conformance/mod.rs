@@ -26,7 +26,8 @@ use crate::clock::Hands;
 
 #[cfg(feature = "postgres")]
 #[path = "../../../../tests/support/postgres.rs"]
-pub(super) mod server;
+#[allow(dead_code, unreachable_pub, reason = "the suites' own, each of which uses a part")]
+pub(crate) mod server;
 
 /// Makes each case a test of each backend.
 macro_rules! cases {
@@ -199,6 +200,11 @@ mod on_postgres {
             let (clock, hands) = Clock::manual(Timestamp::from_millis(77));
             let store = Store::open(schema.options(&clock)).await.unwrap();
             Some(Self { store, hands, clock, shown: Mutex::new(START), place: Where::Schema(schema) })
+        }
+
+        /// Somebody sets the clock of this host, which dates nothing.
+        pub(in crate::store) fn step_host(&self, millis: i64) {
+            self.hands.set_wall(Timestamp::from_millis(self.clock.now().as_millis() + millis));
         }
 
         /// The options that the store was opened with.

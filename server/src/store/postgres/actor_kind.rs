@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::pool::Speak;
 use super::{Postgres, sql};
 use crate::store::StoreError;
 

@@ -4,7 +4,7 @@ use samekey_core::{Actor, Timestamp};
 use tokio_postgres::Row;
 
 use super::error::Trouble;
-use super::pool::Link;
+use super::pool::{Link, Speak};
 use super::row;
 use crate::store::case::Place;
 use crate::store::sqlite::row::signed;

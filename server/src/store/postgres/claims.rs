@@ -23,7 +23,7 @@ use tokio_postgres::types::ToSql;
 
 use super::database::Database;
 use super::error::Trouble;
-use super::pool::Link;
+use super::pool::{Link, Speak};
 use super::row::{self, Inserts, Place, Updates};
 use super::sql;
 use super::{named, trail};
@@ -119,7 +119,7 @@ pub(super) async fn peek(link: &Link, ask: &Ask, db: &Database) -> Result<Option
 }
 
 /// The record of the key under any of the operation's names.
-pub(super) async fn look_up(link: &Link, ask: &Ask) -> Result<Option<Found>, Trouble> {
+pub(super) async fn look_up(link: &impl Speak, ask: &Ask) -> Result<Option<Found>, Trouble> {
     let sql = format!(
         "SELECT {} FROM idempotency_keys WHERE idem_key = $1 AND actor_id = $2 AND operation = ANY($3) \
          ORDER BY state = 'released', operation <> $4, id LIMIT 1",
@@ -424,19 +424,25 @@ async fn keep_profiles(
         }
     }
     let mut kept = Kept { stored: Vec::new(), refused: Vec::new() };
-    for (id, (item, profile)) in unknown {
-        let definition = profile.definition();
-        link.execute("INSERT INTO samekey_profiles VALUES ($1, $2) ON CONFLICT DO NOTHING", &[&id, &definition])
-            .await?;
-        let row = link.query_one("SELECT definition FROM samekey_profiles WHERE id = $1", &[&id]).await?;
-        if row.try_get::<_, &str>(0)? == definition {
-            kept.stored.push(std::sync::Arc::clone(profile));
-        } else {
-            let what = format!("profile {id} names another list of significant fields");
-            kept.refused.push((item, StoreError::unreadable(what)));
+    for (item, profile) in unknown.into_values() {
+        match keep_profile(link, profile).await {
+            Ok(()) => kept.stored.push(std::sync::Arc::clone(profile)),
+            Err(Trouble::Item(error)) => kept.refused.push((item, error)),
+            Err(trouble) => return Err(trouble),
         }
     }
     Ok(kept)
+}
+
+/// Two lists under one name would let a changed payload pass.
+pub(super) async fn keep_profile(link: &impl Speak, profile: &Profile) -> Result<(), Trouble> {
+    let (id, definition) = (profile.id().to_string(), profile.definition());
+    link.execute("INSERT INTO samekey_profiles VALUES ($1, $2) ON CONFLICT DO NOTHING", &[&id, &definition]).await?;
+    let row = link.query_one("SELECT definition FROM samekey_profiles WHERE id = $1", &[&id]).await?;
+    if row.try_get::<_, &str>(0)? == definition {
+        return Ok(());
+    }
+    Err(Trouble::Item(StoreError::unreadable(format!("profile {id} names another list of significant fields"))))
 }
 
 /// Writes over a record that was there, and says whether it still was what was read.
@@ -522,14 +528,14 @@ async fn complete(link: &Link, mut outcomes: Vec<Met>) -> Result<Vec<Met>, Troub
     Ok(outcomes)
 }
 
-async fn profile_of(link: &Link, say: Say) -> Result<Option<Profile>, Trouble> {
+pub(super) async fn profile_of(link: &impl Speak, say: Say) -> Result<Option<Profile>, Trouble> {
     match say {
         Say::OtherProfile(id) => profile(link, id).await.map(Some),
         _ => Ok(None),
     }
 }
 
-async fn profile(link: &Link, id: ProfileId) -> Result<Profile, Trouble> {
+async fn profile(link: &impl Speak, id: ProfileId) -> Result<Profile, Trouble> {
     let unknown =
         || Trouble::Item(StoreError::unreadable(format!("profile {id} of significant fields is not known here")));
     let row = link.query_opt("SELECT definition FROM samekey_profiles WHERE id = $1", &[&id.to_string()]).await?;

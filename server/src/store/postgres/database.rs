@@ -14,7 +14,7 @@ use super::error::Trouble;
 use super::listen::Notices;
 use super::open::Birth;
 use super::passed::{self, Measured};
-use super::pool::{Link, Links};
+use super::pool::{Link, Links, Speak};
 use super::queue::Queue;
 use super::timeline::Timeline;
 use super::{PostgresOptions, claims, error, pool, sql};

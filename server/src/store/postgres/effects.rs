@@ -8,7 +8,7 @@ use samekey_core::{Policy, Timestamp};
 use super::database::Database;
 use super::error::Trouble;
 use super::events::load_one;
-use super::pool::Link;
+use super::pool::{Link, Speak};
 use super::row::Updates;
 use crate::store::{Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, RecordId, StoreError};
 
@@ -138,7 +138,7 @@ pub(super) async fn of(link: &Link, id: RecordId) -> Result<Vec<Effect>, Trouble
 }
 
 /// Whoever settled the record found out that nothing came of its open effects.
-pub(super) async fn close(link: &Link, id: RecordId, now: Timestamp) -> Result<(), Trouble> {
+pub(super) async fn close(link: &impl Speak, id: RecordId, now: Timestamp) -> Result<(), Trouble> {
     link.execute(
         "UPDATE idempotency_effects SET ended = 'not_applied', finished_at = $2 \
          WHERE record = $1 AND coalesce(ended, 'unknown') = 'unknown'",
@@ -149,7 +149,7 @@ pub(super) async fn close(link: &Link, id: RecordId, now: Timestamp) -> Result<(
 }
 
 /// A tombstone has no journal.
-pub(super) async fn forget(link: &Link, id: RecordId) -> Result<(), Trouble> {
+pub(super) async fn forget(link: &impl Speak, id: RecordId) -> Result<(), Trouble> {
     link.execute("DELETE FROM idempotency_effects WHERE record = $1", &[&id.0]).await?;
     Ok(())
 }

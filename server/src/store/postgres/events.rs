@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use super::claims::new_holder;
 use super::database::Database;
 use super::error::Trouble;
-use super::pool::Link;
+use super::pool::{Link, Speak};
 use super::queue::Applying;
 use super::row::{self, Updates};
 use super::{effects, sql, trail};

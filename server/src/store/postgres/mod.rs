@@ -26,12 +26,15 @@ mod listen;
 mod named;
 mod open;
 mod options;
+pub(crate) mod own;
 mod passed;
 mod pool;
 mod queue;
 mod row;
 pub(crate) mod sql;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod timeline;
 mod tls;
 mod trail;
@@ -60,7 +63,7 @@ use super::{
 use crate::clock::Clock;
 
 /// The tables of a store, or of an application's own database.
-pub(crate) use self::open::{TABLES, migrate};
+pub(crate) use self::open::TABLES;
 
 /// The open store.
 #[derive(Debug)]
@@ -124,11 +127,11 @@ impl Postgres {
     }
 
     pub(super) async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
-        self.db.read(move |link| async move { claims::look_up(&link, ask).await }).await
+        self.db.read(move |link| async move { claims::look_up(&*link, ask).await }).await
     }
 
     pub(super) async fn response(&self, id: RecordId) -> Result<Option<StoredResponse>, StoreError> {
-        self.db.read(move |link| async move { row::response(&link, id).await }).await
+        self.db.read(move |link| async move { row::response(&*link, id).await }).await
     }
 
     pub(super) async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {

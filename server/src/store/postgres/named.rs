@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use samekey_core::Timestamp;
 
 use super::error::Trouble;
-use super::pool::Link;
+use super::pool::{Link, Speak};
 use crate::store::sqlite::named::is_automatic;
 use crate::store::{Ask, Found, StoreError};
 

@@ -10,10 +10,15 @@ use super::{PostgresOptions, pool, sql};
 use crate::store::StoreError;
 
 /// The tables of a store, or of an application's own database. Running it again changes nothing.
-pub(crate) const TABLES: &str = include_str!("migrations/0001_records.sql");
+pub(crate) const TABLES: &str = concat!(
+    include_str!("migrations/0001_records.sql"),
+    // Where an application makes them: memory begins here.
+    "INSERT INTO samekey_meta SELECT 'created_at', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text \
+     ON CONFLICT DO NOTHING;\n",
+);
 
 /// Each brings the tables from its number to the next.
-const MIGRATIONS: &[&str] = &[TABLES];
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_records.sql")];
 
 /// The newest schema that is known here.
 const SCHEMA: u32 = MIGRATIONS.len() as u32;
@@ -32,8 +37,8 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<Birth, StoreError>
     let of = |error| error::of(&place, &error);
     client.batch_execute(&pool::set_up(options)).await.map_err(of)?;
     refuse_unfit(&client, &place).await?;
-    migrate(&mut client, &place).await?;
-    birth(&client, options, &place).await
+    migrate(&mut client, &sql::clock(options), &place).await?;
+    birth(&client, &sql::clock(options), &place).await
 }
 
 /// What would lose or change what is stored.
@@ -58,7 +63,7 @@ async fn refuse_unfit(client: &Client, place: &Arc<str>) -> Result<(), StoreErro
 }
 
 /// Brings the tables up to date, under a lock: servers that start together make them once.
-pub(crate) async fn migrate(client: &mut Client, place: &Arc<str>) -> Result<(), StoreError> {
+pub(super) async fn migrate(client: &mut Client, clock: &str, place: &Arc<str>) -> Result<(), StoreError> {
     let of = |error| error::of(place, &error);
     // A role that may not change tables can still use those that are there.
     if version(client, place).await? == SCHEMA {
@@ -71,6 +76,7 @@ pub(crate) async fn migrate(client: &mut Client, place: &Arc<str>) -> Result<(),
     for migration in MIGRATIONS.iter().skip(found as usize) {
         tx.batch_execute(migration).await.map_err(of)?;
     }
+    note_creation(&tx, clock).await.map_err(of)?;
     tx.execute(
         "INSERT INTO samekey_meta VALUES ('schema', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         &[&SCHEMA.to_string()],
@@ -99,11 +105,12 @@ async fn version(client: &impl GenericClient, place: &Arc<str>) -> Result<u32, S
 }
 
 /// Reads the store's own facts, or draws them in a store that has just been made.
-async fn birth(client: &Client, options: &PostgresOptions, place: &Arc<str>) -> Result<Birth, StoreError> {
+async fn birth(client: &Client, clock: &str, place: &Arc<str>) -> Result<Birth, StoreError> {
     let of = |error| error::of(place, &error);
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| StoreError::backend(place, format!("no random numbers: {error}")))?;
-    note_creation(client, &sql::clock(options)).await.map_err(of)?;
+    // In tables that an application made with a tool of its own, and never used.
+    note_creation(client, clock).await.map_err(of)?;
     client
         .execute("INSERT INTO samekey_meta VALUES ('secret', $1) ON CONFLICT DO NOTHING", &[&crate::hex(&secret)])
         .await

@@ -7,7 +7,7 @@ use samekey_core::claim::passed::{Kept, Passed};
 
 use super::database::Database;
 use super::error::Trouble;
-use super::pool::Link;
+use super::pool::{Link, Speak};
 
 /// How often it is written down. A crash loses nothing: what nobody wrote counts as time that nobody measured.
 const KEPT_EVERY: Duration = Duration::from_secs(3600);

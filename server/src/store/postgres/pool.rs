@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, GenericClient, Row, Transaction};
 
 use super::PostgresOptions;
 use super::error;
@@ -24,26 +24,57 @@ impl Link {
     fn object(&self) -> &Object {
         self.0.as_ref().expect("a link holds its connection until it is given back")
     }
+}
 
-    /// Prepared once for each connection.
-    pub(super) async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, PgError> {
+/// What can be asked of a connection, of the pool or of the application's own.
+pub(super) trait Speak: Sync {
+    fn query(&self, sql: &str, values: Values<'_>) -> impl Future<Output = Result<Vec<Row>, PgError>> + Send;
+    fn query_opt(&self, sql: &str, values: Values<'_>) -> impl Future<Output = Result<Option<Row>, PgError>> + Send;
+    fn query_one(&self, sql: &str, values: Values<'_>) -> impl Future<Output = Result<Row, PgError>> + Send;
+    fn execute(&self, sql: &str, values: Values<'_>) -> impl Future<Output = Result<u64, PgError>> + Send;
+}
+
+/// What stands for `$1`, `$2`, ….
+pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Statements are prepared once for each connection of the pool.
+impl Speak for Link {
+    async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, PgError> {
         let statement = self.object().prepare_cached(sql).await?;
         self.object().query(&statement, values).await
     }
 
-    pub(super) async fn query_opt(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, PgError> {
+    async fn query_opt(&self, sql: &str, values: Values<'_>) -> Result<Option<Row>, PgError> {
         let statement = self.object().prepare_cached(sql).await?;
         self.object().query_opt(&statement, values).await
     }
 
-    pub(super) async fn query_one(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Row, PgError> {
+    async fn query_one(&self, sql: &str, values: Values<'_>) -> Result<Row, PgError> {
         let statement = self.object().prepare_cached(sql).await?;
         self.object().query_one(&statement, values).await
     }
 
-    pub(super) async fn execute(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<u64, PgError> {
+    async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64, PgError> {
         let statement = self.object().prepare_cached(sql).await?;
         self.object().execute(&statement, values).await
+    }
+}
+
+impl Speak for Transaction<'_> {
+    async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, PgError> {
+        GenericClient::query(self, sql, values).await
+    }
+
+    async fn query_opt(&self, sql: &str, values: Values<'_>) -> Result<Option<Row>, PgError> {
+        GenericClient::query_opt(self, sql, values).await
+    }
+
+    async fn query_one(&self, sql: &str, values: Values<'_>) -> Result<Row, PgError> {
+        GenericClient::query_one(self, sql, values).await
+    }
+
+    async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64, PgError> {
+        GenericClient::execute(self, sql, values).await
     }
 }
 

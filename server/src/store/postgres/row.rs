@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::error::Trouble;
-use super::pool::Link;
+use super::pool::Speak;
 use crate::store::sqlite::row::{header_bytes, parse_headers, signed};
 use crate::store::{Found, RecordId, StoreError, StoredResponse};
 
@@ -271,13 +271,13 @@ impl<'a> Updates<'a> {
     }
 
     /// Says how many revisions were still there.
-    pub(super) async fn write(&self, link: &Link) -> Result<usize, Trouble> {
+    pub(super) async fn write(&self, link: &impl Speak) -> Result<usize, Trouble> {
         Ok(link.query(UPDATE, &self.parameters()).await?.len())
     }
 }
 
 /// Reads what is stored of a response: its body may be missing, a tombstone has neither.
-pub(super) async fn response(link: &Link, id: RecordId) -> Result<Option<StoredResponse>, Trouble> {
+pub(super) async fn response(link: &impl Speak, id: RecordId) -> Result<Option<StoredResponse>, Trouble> {
     let sql = "SELECT response_headers, coalesce(response_body, ''::bytea) FROM idempotency_keys WHERE id = $1";
     match link.query_opt(sql, &[&id.0]).await? {
         Some(row) => response_of(&row, 0, id),

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::PostgresOptions;
 
 /// Unix milliseconds as the database shows them at this moment, not at the transaction's start.
-const CLOCK: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+pub(super) const CLOCK: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// The expression that every statement dates records by.
 #[cfg(not(test))]
@@ -27,6 +27,7 @@ pub(super) const SCHEMA_LOCK: i64 = 0x736d_6b79_0000_0001;
 pub(super) const HORIZON_LOCK: i64 = 0x736d_6b79_0000_0002;
 
 /// Held while the kind of actor is compared.
+#[cfg(feature = "cli")]
 pub(super) const ACTOR_KIND_LOCK: i64 = 0x736d_6b79_0000_0003;
 
 fn lock(kind: &str, parts: &[&str]) -> i64 {
@@ -44,12 +45,12 @@ fn lock(kind: &str, parts: &[&str]) -> i64 {
 
 /// Whoever makes or forgets a record of this actor and key holds this lock since before it looked, so that what it
 /// saw of the key still holds when it commits: its names, their aliases, and where memory begins.
-pub(crate) fn key_lock(actor: &str, key: &str) -> i64 {
+pub(super) fn key_lock(actor: &str, key: &str) -> i64 {
     lock("key", &[actor, key])
 }
 
 /// The same for the key under all actors: for keys that are known to one actor only, whoever asks.
-pub(crate) fn fence_lock(key: &str) -> i64 {
+pub(super) fn fence_lock(key: &str) -> i64 {
     lock("fence", &[key])
 }
 

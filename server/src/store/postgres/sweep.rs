@@ -14,7 +14,7 @@ use samekey_core::{Policy, Timestamp};
 use super::database::Database;
 use super::error::Trouble;
 use super::events::{self, Outcome};
-use super::pool::Link;
+use super::pool::{Link, Speak};
 use crate::store::sqlite::sweep::{earliest, key_time, later};
 use crate::store::{Applied, Change, Note, Policies, RecordId, Swept};
 

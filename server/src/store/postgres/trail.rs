@@ -4,14 +4,14 @@ use samekey_core::Timestamp;
 use samekey_core::claim::{Reason, Record, State};
 
 use super::error::Trouble;
-use super::pool::Link;
+use super::pool::{Link, Speak};
 use super::row::without_nul;
 use crate::store::sqlite::row::signed;
 use crate::store::{By, Note, RecordId, Step, StoreError};
 
 /// Adds a step, if the write is one. The record's row holds the request that the step is about.
 pub(super) async fn add(
-    link: &Link,
+    link: &impl Speak,
     id: RecordId,
     (before, after): (Option<&Record>, &Record),
     by: By,
@@ -75,7 +75,7 @@ pub(super) async fn of(link: &Link, id: RecordId) -> Result<Vec<Step>, Trouble> 
 }
 
 /// Nothing remains of a record that is forgotten.
-pub(super) async fn forget(link: &Link, id: RecordId) -> Result<(), Trouble> {
+pub(super) async fn forget(link: &impl Speak, id: RecordId) -> Result<(), Trouble> {
     link.execute("DELETE FROM idempotency_trail WHERE record = $1", &[&id.0]).await?;
     Ok(())
 }

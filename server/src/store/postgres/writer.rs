@@ -8,7 +8,7 @@ use super::claims::{self, Meeting, Met};
 use super::database::Database;
 use super::error::{self, Trouble};
 use super::events::{self, Outcome};
-use super::pool::Link;
+use super::pool::{Link, Speak};
 use super::queue::{Applying, Batch, Delivery, Job, Reply};
 use super::{cases, effects, passed, pool, sweep};
 use crate::store::StoreError;

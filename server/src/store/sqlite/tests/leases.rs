@@ -62,10 +62,6 @@ async fn the_statement_that_renews_equals_cores_rule() {
     assert_eq!(renewed, 9, "three deadlines, three leases");
 }
 
-async fn lease_until(bench: &Bench, id: RecordId) -> Timestamp {
-    bench.on_writer(move |conn| load(conn, id).lease_until).await
-}
-
 #[tokio::test]
 async fn whoever_could_not_write_for_long_does_not_judge() {
     let bench = Bench::with(|options| options.busy_timeout(Duration::from_millis(20))).await;

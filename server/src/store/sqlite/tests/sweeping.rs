@@ -3,9 +3,6 @@
 use super::*;
 use crate::store::Swept;
 
-const DAY: Duration = Duration::from_secs(86_400);
-const REMEMBER: Duration = DAY.saturating_mul(30);
-
 /// A store that sweeps when it is told to, under this contract.
 async fn bench(policy: Policy) -> (Bench, Policy) {
     let bench = Bench::with(SqliteOptions::unattended).await;
@@ -28,10 +25,6 @@ async fn done(store: &Store, ask: &Ask) -> RecordId {
     let (id, fence) = run(store, ask).await;
     finish(store, ask, id, fence).await;
     id
-}
-
-async fn say(store: &Store, ask: &Ask) -> Say {
-    store.deliver(ask.clone()).await.unwrap().say
 }
 
 #[tokio::test]
