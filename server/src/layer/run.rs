@@ -271,6 +271,7 @@ impl Attempt {
             operation = self.operation,
             record = self.id.0,
             attempt = self.fence.attempt,
+            key_hash = self.key_hash(),
             reason = reason.as_str(),
             "outcome unknown: {why}"
         );
@@ -346,6 +347,10 @@ impl Attempt {
         }
     }
 
+    fn key_hash(&self) -> String {
+        self.shared.store.log_hash("key", self.key.expose())
+    }
+
     fn uncertain(&self, why: &str) -> Problem {
         let hint = "It will not run again by itself. Do not send the command with another key before it is settled.";
         Problem::new(Code::OutcomeUncertain, format!("Whether the command took effect is unknown: {why}. {hint}"))
@@ -366,6 +371,7 @@ impl Attempt {
             operation = self.operation,
             record = self.id.0,
             attempt = self.fence.attempt,
+            key_hash = self.key_hash(),
             reason = Reason::Deadline.as_str(),
             "no answer within the timeout"
         );
