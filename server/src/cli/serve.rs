@@ -20,8 +20,9 @@ use super::logs::LogArgs;
 use super::probes::Probes;
 use super::reload::{self, refuse_unnamed};
 use super::settings::{Defaults, ServerLimits, ServerWide, duration};
+use crate::admin::{self, Guard, Phase, Tokens};
 use crate::layer::{IdempotencyLayer, Operations};
-use crate::proxy::admin::{self, Phase};
+use crate::observe::Exporter;
 use crate::proxy::forward::{Forward, ForwardConfig};
 use crate::proxy::listen;
 use crate::store::{SqliteOptions, Store};
@@ -51,9 +52,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "SAMEKEY_LISTEN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
 
-    /// Where /healthz and /readyz answer
+    /// Where operators connect: /healthz and /readyz for everybody, all else with a token
     #[arg(long, env = "SAMEKEY_ADMIN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8788")]
     admin: SocketAddr,
+
+    /// The tokens of the admin listener; made, for its owner only, if it is not there [default: samekey.token beside
+    /// the store]
+    #[arg(long, env = "SAMEKEY_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
 
     /// Where keys and answers are kept: a file on a disk of this machine
     #[arg(long, env = "SAMEKEY_STORE", value_name = "STORE", default_value = "sqlite:samekey.db")]
@@ -147,7 +153,8 @@ pub(crate) async fn run_with(
 ) -> anyhow::Result<ExitCode> {
     let loaded = config::load(&source, None)?;
     loaded.args.logs.install();
-    Server::start(loaded, source).await?.run(ready, shutdown_signal()?).await
+    let exporter = Exporter::install()?;
+    Server::start(loaded, source, exporter).await?.run(ready, shutdown_signal()?).await
 }
 
 fn announce(server: &Server) -> anyhow::Result<()> {
@@ -156,21 +163,29 @@ fn announce(server: &Server) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "samekey {} listening http://{public} -> {upstream}, admin http://{admin}",
-        env!("CARGO_PKG_VERSION")
+        "samekey {} listening http://{public} -> {upstream}, admin http://{admin} (token in {})",
+        env!("CARGO_PKG_VERSION"),
+        server.token_file.display()
     )?;
     writeln!(out, "{}", server.summary)?;
     Ok(out.flush()?)
 }
 
+/// How long, once everything else has ended, operators hear their answers.
+const ADMIN_GRACE: Duration = Duration::from_secs(5);
+
 /// Everything that listens, before the first request.
 pub(crate) struct Server {
     public: TcpListener,
     admin: TcpListener,
+    guard: Guard,
+    exporter: Exporter,
+    token_file: PathBuf,
     store: Store,
     layer: IdempotencyLayer,
     forward: Forward,
     drain: Duration,
+    prefix: Prefix,
     upstream: Uri,
     summary: String,
     operations: Operations,
@@ -182,7 +197,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Checks the settings, opens the store and binds both listeners.
-    pub(crate) async fn start(loaded: Loaded, source: Source) -> anyhow::Result<Self> {
+    pub(crate) async fn start(loaded: Loaded, source: Source, exporter: Exporter) -> anyhow::Result<Self> {
         let args = loaded.args.clone();
         let upstream = args.upstream.clone().context(
             "nothing says where your service is: give --upstream http://127.0.0.1:3000, \
@@ -215,6 +230,8 @@ impl Server {
             refuse_unnamed(&store, &loaded.table).await?;
         }
         args.actor.keep_kind(&actor, &store, loaded.others.remember).await?;
+        let token_file = args.admin_token_file.unwrap_or_else(|| admin::default_file(&args.store.path));
+        let guard = Guard::new(Tokens::open(&token_file).context("--admin-token-file")?);
         let summary = format!(
             "store sqlite:{} (1 host only)   operations: {}   covered: {}   actor: {actor:?}   replay {}, remembered {}",
             args.store.path.display(),
@@ -236,7 +253,7 @@ impl Server {
             .actor_source(actor)
             .limits(args.limits.limits())
             .key_header(args.server.key_header.clone())
-            .public_prefix(args.public_prefix)
+            .public_prefix(args.public_prefix.clone())
             .cors(args.cors_origins)
             .resolve(operations.clone());
         let bind = async |address: SocketAddr, flag: &str| {
@@ -245,10 +262,14 @@ impl Server {
         Ok(Self {
             public: bind(args.listen, "--listen").await?,
             admin: bind(args.admin, "--admin").await?,
+            guard,
+            exporter,
+            token_file,
             store,
             layer,
             forward,
             drain: args.drain,
+            prefix: args.public_prefix,
             upstream,
             summary,
             operations,
@@ -274,7 +295,10 @@ impl Server {
         let reloads = reload::on_hangup(&self.source, &self.loaded, &self.operations, &self.store, checks)?;
         ready(&self)?;
         let phase = Phase::default();
-        let admin = tokio::spawn(admin::serve(self.admin, self.store.clone(), phase.clone()));
+        let (stop_admin, stopped) = tokio::sync::oneshot::channel::<()>();
+        let routes =
+            admin::routes(self.store.clone(), phase.clone(), &self.guard, self.exporter.clone(), self.prefix.clone());
+        let admin = tokio::spawn(admin::serve(self.admin, routes, async { drop(stopped.await) }));
         let tunnels = self.forward.tunnels();
         let service = self.layer.front(tower::Layer::layer(&self.layer, self.forward));
         let connections = listen::serve(self.public, service, signal).await;
@@ -294,7 +318,8 @@ impl Server {
         if !drained {
             tracing::warn!(event = "drain_timeout", "requests still run: their outcomes become uncertain");
         }
-        admin.abort();
+        drop(stop_admin);
+        let _ = tokio::time::timeout(ADMIN_GRACE, admin).await;
         reloads.abort();
         self.store.close().await;
         tracing::info!(event = "stopped");

@@ -55,7 +55,7 @@ async fn judge(store: &Store, case: Case) -> Result<(), StoreError> {
             record = id.0,
             attempt,
             key_hash,
-            reason = record.reason.map(|reason| reason.as_str()),
+            reason = record.reason.map(samekey_core::claim::Reason::as_str),
             age_s,
             "outcome unknown: whoever ran the command fell silent"
         );

@@ -15,7 +15,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::Duty;
-use crate::layer::answer;
 use crate::probe::{About, Probe, Probed};
 use crate::store::{Applied, By, Case, Look, Note, Store, StoreError, WeakStore};
 
@@ -166,7 +165,7 @@ impl Question {
         let (result, verdict, response, why) = match said {
             Ok(Probed::Done(found)) => {
                 let why = format!("the probe found its answer, {}", found.status);
-                let (terminal, stored) = answer::found(&found, &self.policy);
+                let (terminal, stored) = found.terminal(&self.policy);
                 ("happened", Verdict::Done(terminal), Some(stored), why)
             }
             Ok(Probed::Absent) => ("never", Verdict::Absent, None, "the probe found nothing of it".to_owned()),
@@ -234,7 +233,7 @@ fn log_settled(store: &Store, case: &Case, applied: &Applied, by: By) {
         return;
     };
     let (state, attempt, age_s) = (written.state.as_str(), written.fence.attempt, age_s(written, store.now()));
-    let reason = written.reason.map(|reason| reason.as_str());
+    let reason = written.reason.map(samekey_core::claim::Reason::as_str);
     tracing::info!(event = "settled", operation, record, attempt, key_hash, state, by, reason, age_s);
 }
 

@@ -1,7 +1,6 @@
 //! The proxy is the idempotency layer over a service that forwards: one implementation of the
 //! rules, whether the handler is a function in this process or a server behind a socket.
 
-pub(crate) mod admin;
 mod arriving;
 pub(crate) mod ask;
 mod connect;

@@ -36,6 +36,7 @@ pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectT
 pub use self::policies::Policies;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
+use crate::claim::{self, WaitingRoom};
 use crate::clock::Clock;
 use crate::keep::Keeper;
 use crate::probe::{Probe, Probes};
@@ -153,6 +154,8 @@ struct Inner {
     backend: Sqlite,
     hub: Arc<Hub>,
     holds: Arc<Holds>,
+    /// Those who wait for claims of the library.
+    waiting: WaitingRoom,
     policies: Arc<Policies>,
     probes: Probes,
     /// Not there in a store that is opened for a look or for one piece of work.
@@ -172,18 +175,28 @@ impl Store {
 
     /// Opens a SQLite file.
     pub async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        let opened = tokio::task::spawn_blocking(move || Self::open_now(options)).await;
+        opened.map_err(|_| StoreError::Closed)?
+    }
+
+    /// The same, and blocks.
+    pub(crate) fn open_now(options: SqliteOptions) -> Result<Self, StoreError> {
         let (hub, holds) = (Arc::new(Hub::default()), Arc::new(Holds::default()));
         let attended = options.attended;
-        let (for_hub, for_holds) = (Arc::clone(&hub), Arc::clone(&holds));
-        let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
-        let backend = opened.map_err(|_| StoreError::Closed)??;
+        let backend = Sqlite::open(options, Arc::clone(&hub), Arc::clone(&holds))?;
         let health = tokio::sync::Mutex::new(None);
+        let waiting = claim::waiting_room();
         let (policies, probes, keeper) = (Arc::default(), Probes::default(), OnceLock::new());
-        let store = Self { inner: Arc::new(Inner { backend, hub, holds, policies, probes, keeper, health }) };
+        let store = Self { inner: Arc::new(Inner { backend, hub, holds, waiting, policies, probes, keeper, health }) };
         if attended {
             store.inner.keeper.get_or_init(|| Keeper::start(store.downgrade(), store.clock().clone()));
         }
         Ok(store)
+    }
+
+    /// Gives some disk space back, if there is more than the store will soon need; says whether there is still more.
+    pub(crate) async fn vacuum(&self) -> Result<bool, StoreError> {
+        self.inner.backend.vacuum().await
     }
 
     pub(crate) fn downgrade(&self) -> WeakStore {
@@ -219,6 +232,11 @@ impl Store {
     /// The record that a delivery meets, as it is.
     pub async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
         self.inner.backend.find(ask).await
+    }
+
+    /// A record by its name.
+    pub async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        self.inner.backend.by_id(id).await
     }
 
     /// The stored response of a record, if there is one.
@@ -315,6 +333,15 @@ impl Store {
         hold
     }
 
+    /// When, on the monotonic clock, the last acknowledged proof of a held claim was asked for; zero where it is not held.
+    pub(crate) fn proved_at(&self, id: RecordId, fence: Fence) -> Duration {
+        self.inner.holds.proved_at(id, fence)
+    }
+
+    pub(crate) fn waiting_room(&self) -> &WaitingRoom {
+        &self.inner.waiting
+    }
+
     /// Tells when a record of this actor and key changes, from now on. Watch first, then look.
     pub fn watch(&self, ask: &Ask) -> Watch {
         let (watch, first) = self.inner.hub.watch(ask.actor.stored(), ask.key.expose());
@@ -388,6 +415,18 @@ impl Store {
         let said = self.inner.backend.ready().await;
         *health = Some((self.clock().monotonic(), said.clone()));
         said
+    }
+
+    /// Where a store for tests is.
+    #[cfg(all(test, feature = "testing"))]
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.inner.backend.folder().unwrap_or_default()
+    }
+
+    /// The contract under which a record of this operation is settled: the defaults where nobody made one known.
+    pub(crate) fn contract_of(&self, operation: &str) -> Arc<Policy> {
+        let known = self.inner.policies.of(operation, !operation.contains(' '));
+        known.unwrap_or_else(|| Arc::new(Policy::new(operation.to_owned())))
     }
 
     /// Writes what is queued and closes the file. Whoever asks afterwards hears [`StoreError::Closed`].

@@ -19,6 +19,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod trail;
+mod vacuum;
 mod wal;
 mod writer;
 
@@ -66,6 +67,9 @@ pub struct SqliteOptions {
     pub busy_timeout: Duration,
     /// The most reading connections.
     pub readers: usize,
+    /// The folder of a store for tests, deleted with it. Nothing waits for the disk.
+    #[cfg(feature = "testing")]
+    pub(crate) passing: Option<Arc<tempfile::TempDir>>,
     /// Whether this process looks after the records in the background: one that serves does, one that opens the file
     /// for a single piece of work does not.
     pub attended: bool,
@@ -84,6 +88,8 @@ impl SqliteOptions {
             // Under every client's patience, above any batch of another process.
             busy_timeout: Duration::from_secs(2),
             readers: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
+            #[cfg(feature = "testing")]
+            passing: None,
             attended: true,
         }
     }
@@ -208,14 +214,26 @@ pub(super) struct Sqlite {
     capacity: usize,
     jobs: mpsc::Sender<Job>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    #[cfg(feature = "testing")]
+    #[cfg_attr(not(test), expect(dead_code, reason = "it is here to be dropped"))]
+    passing: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Sqlite {
     /// Blocks: opens the file, brings its schema up to date and starts the writer.
     pub(super) fn open(options: SqliteOptions, hub: Arc<Hub>, holds: Arc<Holds>) -> Result<Self, StoreError> {
-        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers, attended: _ } = options;
+        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers, .. } = options;
         let place = super::error::place(&path);
         let (conn, birth) = open::writer(&path, busy_timeout, clock.now())?;
+        #[cfg(feature = "testing")]
+        let passing = options.passing;
+        #[cfg(feature = "testing")]
+        if passing.is_some() {
+            conn.pragma_update(None, "synchronous", "OFF").map_err(|error| StoreError::sqlite(&place, error))?;
+        }
+        // The folder goes when both threads of the store have closed what they had open.
+        #[cfg(feature = "testing")]
+        let writers = passing.clone();
         let mut judge = Judge::new();
         // The process may be older than the store's opening: what counts is since when this store could renew.
         judge.stalled(clock.monotonic(), Duration::MAX);
@@ -231,14 +249,34 @@ impl Sqlite {
         let space = space::Space::of(&path, min_free_bytes);
         let of = |error| StoreError::sqlite(&place, error);
         let passed = passed::Passed::resume(&conn, birth.created_at, shared.clock.moment()).map_err(of)?;
-        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at, passed);
+        let mut writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at, passed);
+        writer.wal = wal::Wal::new(wal::Mover::start(&path));
         let thread = std::thread::Builder::new()
             .name("samekey-writer".into())
-            .spawn(move || writer.run())
+            .spawn(move || {
+                writer.run();
+                #[cfg(feature = "testing")]
+                drop(writers);
+            })
             .map_err(|error| StoreError::backend(&place, error))?;
         let readers = Arc::new(Readers::new(path, place, busy_timeout, readers));
         let thread = Mutex::new(Some(thread));
-        Ok(Self { shared, readers, secret: birth.secret, capacity: queue_capacity.max(2), jobs, thread })
+        Ok(Self {
+            shared,
+            readers,
+            secret: birth.secret,
+            capacity: queue_capacity.max(2),
+            jobs,
+            thread,
+            #[cfg(feature = "testing")]
+            passing,
+        })
+    }
+
+    /// Where a store for tests is.
+    #[cfg(all(test, feature = "testing"))]
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        self.passing.as_ref().map(|folder| folder.path().to_owned())
     }
 
     pub(super) fn secret(&self) -> &[u8; 32] {
@@ -279,6 +317,10 @@ impl Sqlite {
                 self.readers.read(move |conn| claims::look_up(conn, &ask)).await
             }
         }
+    }
+
+    pub(super) async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        self.readers.read(move |conn| claims::by_id(conn, id)).await
     }
 
     pub(super) async fn operations_in_use(
@@ -349,6 +391,10 @@ impl Sqlite {
         self.ask(|reply| Job::Sweep { policies, reply }).await
     }
 
+    pub(super) async fn vacuum(&self) -> Result<bool, StoreError> {
+        self.ask(|reply| Job::Vacuum { reply }).await
+    }
+
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         self.ask(|reply| Job::Ready { reply }).await
     }
@@ -356,8 +402,11 @@ impl Sqlite {
     /// Queues a write and waits for it. Dropping the future does not take the write back.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.shared.queued.fetch_add(1, Ordering::Relaxed);
-        self.jobs.send(job(reply)).map_err(|_| StoreError::Closed)?;
+        let job = job(reply);
+        if job.is_asked_for() {
+            self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        }
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
