@@ -105,6 +105,11 @@ impl Attempt {
         lapses.min(self.deadline) + probe_after.saturating_sub((probe_after / 10).min(Duration::from_secs(1)))
     }
 
+    /// What the log calls the key.
+    pub(crate) fn key_hash(&self) -> String {
+        self.store.log_hash("key", self.key.expose())
+    }
+
     /// Until when it is worth while to try to store how something ended.
     pub(crate) fn until(&self) -> Instant {
         if Instant::now() < self.deadline { self.deadline } else { self.drop_at() }
