@@ -6,6 +6,7 @@ use tokio::task::JoinHandle;
 
 use super::config::{self, ConfigErrors, Loaded, Source};
 use crate::layer::Operations;
+use crate::observe;
 use crate::store::Store;
 
 /// Refuses to go on where a client may still ask for a command that no operation answers for: its retry would find
@@ -61,12 +62,14 @@ pub(super) fn on_hangup(
                 tracing::warn!(event = "config", key, "{key} was taken out: it holds until the next start");
             }
             operations.replace(&read.table);
+            observe::reloaded(true);
             tracing::info!(event = "config", operations = read.operations.len(), "the operations were read anew");
         }
     }))
 }
 
 fn kept(error: &anyhow::Error) {
+    observe::reloaded(false);
     match error.downcast_ref::<ConfigErrors>() {
         Some(errors) => {
             for line in errors.lines() {

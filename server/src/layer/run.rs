@@ -18,7 +18,7 @@ use samekey_core::answer::{Head, Meaning, meaning, panicked, said};
 use samekey_core::claim::{Event, Fence, Finish, Reason, Record, Say, State, Terminal};
 use samekey_core::problem::Code;
 use samekey_core::receipt::{Receipt, Word};
-use samekey_core::{Keep, Key, Policy};
+use samekey_core::{Actor, Keep, Key, Policy, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -26,7 +26,9 @@ use tracing::Instrument;
 
 use super::answer;
 use super::capture::Captured;
+use super::record::Thread;
 use super::{Failure, Running, Shared};
+use crate::observe;
 use crate::problem::Problem;
 use crate::store::{Applied, Ask, Found, Hold, RecordId, StoreError, StoredResponse, Told};
 
@@ -48,6 +50,10 @@ pub(crate) struct Attempt {
     shared: Arc<Shared>,
     id: RecordId,
     operation: String,
+    configured: bool,
+    created_at: Timestamp,
+    thread: Thread,
+    request_id: Option<Arc<str>>,
     fence: Fence,
     policy: Arc<Policy>,
     key: Key,
@@ -67,18 +73,21 @@ pub(crate) trait Start: Sized + Send + 'static {
 pub(crate) async fn run<H: Start>(
     shared: Arc<Shared>,
     ask: Ask,
+    thread: Thread,
     passes_405: bool,
     handler: H,
     heard: oneshot::Sender<Heard<H>>,
 ) {
     let (asked_at, asked) = (Instant::now(), shared.store.clock().monotonic());
-    let told = match shared.store.deliver(ask.clone()).await {
+    let claimed = thread.store(shared.store.deliver(ask.clone())).instrument(observe::claim_span(&ask.operation));
+    let told = match claimed.await {
         Ok(told) => told,
         Err(error) => return drop(heard.send(Heard::Refused(error.into()))),
     };
     let (Say::Run(fence), Some(found)) = (told.say, told.found.as_ref()) else {
         return drop(heard.send(Heard::Told(Box::new((told, handler)))));
     };
+    suspect(&shared, &ask, &thread, found.id);
     let running = Running::new(&ask, found, fence, &shared.store);
     let hold = shared.store.hold(found.id, fence, &ask.policy, asked);
     // The store's deadline is later than this one: it read its clock after we read ours.
@@ -86,6 +95,10 @@ pub(crate) async fn run<H: Start>(
     let attempt = Attempt {
         id: found.id,
         operation: found.operation.clone(),
+        configured: found.configured,
+        created_at: found.record.created_at,
+        thread,
+        request_id: ask.request_id,
         shared,
         passes_405,
         fence,
@@ -99,7 +112,9 @@ pub(crate) async fn run<H: Start>(
     {
         return drop(heard.send(Heard::Answer(refusal.into_response())));
     }
-    let (captured, task) = handler.start(running, attempt.drop_at());
+    let _runs = observe::in_flight(&attempt.thread.label);
+    let upstream = observe::upstream_span(&attempt.operation, attempt.fence);
+    let (captured, task) = upstream.in_scope(|| handler.start(running, attempt.drop_at()));
     let mut heard = Some(heard);
     attempt
         .supervise(captured, task, &mut |response| {
@@ -109,6 +124,20 @@ pub(crate) async fn run<H: Start>(
             }
         })
         .await;
+}
+
+/// Tells of a command that looks like a retry under a new key.
+fn suspect(shared: &Shared, ask: &Ask, thread: &Thread, record: RecordId) {
+    if ask.actor == Actor::anonymous() || shared.actor.key_is_the_secret() || !thread.has_body {
+        return;
+    }
+    let store = &shared.store;
+    let ran = shared.suspects.ran(&ask.actor, &ask.operation, &ask.fingerprint, &ask.key, store.clock().monotonic());
+    if let Some(ago) = ran {
+        let key_hash = store.log_hash("key", ask.key.expose());
+        let actor_hash = store.log_hash("actor", ask.actor.stored());
+        observe::suspected_duplicate(&thread.label, &ask.operation, record, &key_hash, &actor_hash, ago);
+    }
 }
 
 impl Attempt {
@@ -137,6 +166,7 @@ impl Attempt {
         task: JoinHandle<()>,
         tell: &mut (impl FnMut(Response) + Send),
     ) {
+        let began = Instant::now();
         let mut until = self.deadline;
         let outcome = tokio::select! {
             outcome = &mut captured => outcome,
@@ -150,11 +180,14 @@ impl Attempt {
                     outcome = &mut captured => outcome,
                     () = sleep_until(until) => {
                         task.abort();
+                        observe::handled(&self.thread.label, None, began.elapsed());
                         return;
                     }
                 }
             }
         };
+        let status = outcome.as_ref().ok().and_then(Captured::status);
+        observe::handled(&self.thread.label, status, began.elapsed());
         tell(match outcome {
             Ok(captured) => self.conclude(captured, until).await,
             Err(_) => match task.await {
@@ -266,14 +299,7 @@ impl Attempt {
 
     async fn conclude_uncertain(&self, reason: Reason, why: &str, until: Instant) -> Response {
         let applied = self.finish(Finish::Uncertain(reason), None, until).await;
-        tracing::warn!(
-            event = "uncertain",
-            operation = self.operation,
-            record = self.id.0,
-            attempt = self.fence.attempt,
-            reason = reason.as_str(),
-            "outcome unknown: {why}"
-        );
+        self.tell_uncertain(reason, why);
         self.settled(applied, |receipt| self.uncertain(why).receipt(receipt).into_response()).await
     }
 
@@ -285,9 +311,11 @@ impl Attempt {
         until: Instant,
     ) -> Result<Applied, StoreError> {
         let event = Event::Finish(self.fence, finish);
+        let span = observe::finish_span(&self.operation, self.fence, self.id);
         loop {
             let store = &self.shared.store;
-            match store.apply(self.id, Arc::clone(&self.policy), event.clone(), response.clone()).await {
+            let asked = store.apply(self.id, Arc::clone(&self.policy), event.clone(), response.clone());
+            match self.thread.store(asked).instrument(span.clone()).await {
                 Err(error) if Instant::now() + FINISH_RETRY < until && !error.is_closed() => {
                     tracing::error!(event = "store_error", record = self.id.0, error = %error, "the end of an attempt waits for the store");
                     sleep(FINISH_RETRY).await;
@@ -312,14 +340,14 @@ impl Attempt {
                 None => self.now_uncertain(None).into_response(),
             },
             Ok(Applied { record, refused: Some(_) }) => {
-                tracing::error!(
-                    event = "stale_finish",
-                    operation = self.operation,
-                    record = self.id.0,
-                    attempt = self.fence.attempt,
-                    state = record.as_ref().map(|record| record.state.as_str()),
-                    "an attempt ended after its record was settled otherwise"
-                );
+                observe::stale_finish(&observe::StaleFinish {
+                    label: &self.thread.label,
+                    operation: &self.operation,
+                    record: self.id,
+                    attempt: self.fence.attempt,
+                    key_hash: &self.key_hash(),
+                    state: record.as_ref().map(|record| record.state.as_str()),
+                });
                 self.settled_otherwise(record).await
             }
             Err(error) => {
@@ -336,7 +364,8 @@ impl Attempt {
             State::Completed | State::Failed | State::Expired => match self.shared.store.response(self.id).await {
                 Ok(Some(stored)) if record.has_response => answer::replay(&record, stored),
                 _ => {
-                    let found = Some(Found { id: self.id, operation: self.operation.clone(), record });
+                    let (operation, configured) = (self.operation.clone(), self.configured);
+                    let found = Some(Found { id: self.id, operation, configured, record });
                     let told =
                         Told { say: Say::Replay, found, response: None, profile: None, now: self.shared.store.now() };
                     answer::refusal(Code::ResponseNotStored, &told, &self.key, &self.policy).into_response()
@@ -344,6 +373,24 @@ impl Attempt {
             },
             State::InProgress | State::Released | State::Uncertain => self.now_uncertain(Some(&record)).into_response(),
         }
+    }
+
+    fn key_hash(&self) -> String {
+        self.shared.store.log_hash("key", self.key.expose())
+    }
+
+    fn tell_uncertain(&self, reason: Reason, why: &str) {
+        observe::uncertain(&observe::Uncertain {
+            operation: &self.operation,
+            record: self.id,
+            attempt: self.fence.attempt,
+            key_hash: Some(&self.key_hash()),
+            request_id: self.request_id.as_deref(),
+            trace_id: self.thread.trace_id.as_deref(),
+            reason: reason.as_str(),
+            age: self.shared.store.now().since(self.created_at),
+            why,
+        });
     }
 
     fn uncertain(&self, why: &str) -> Problem {
@@ -361,14 +408,7 @@ impl Attempt {
     }
 
     fn timed_out(&self, record: Option<&Record>) -> Response {
-        tracing::warn!(
-            event = "uncertain",
-            operation = self.operation,
-            record = self.id.0,
-            attempt = self.fence.attempt,
-            reason = Reason::Deadline.as_str(),
-            "no answer within the timeout"
-        );
+        self.tell_uncertain(Reason::Deadline, "no answer within the timeout");
         let detail = format!(
             "No whole answer within {} ms. A late answer will be kept; send the same request with the same key to get it.",
             self.policy.timeout.as_millis()

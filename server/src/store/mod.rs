@@ -7,6 +7,8 @@ mod error;
 mod hold;
 mod hub;
 mod journal;
+mod sample;
+mod secret;
 pub(crate) mod sqlite;
 
 use std::borrow::Cow;
@@ -16,13 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderName, HeaderValue};
 use samekey_core::claim::{Event, Fence, Holder, Record, Refused, Say};
 use samekey_core::fingerprint::Fingerprint;
 use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy, Timestamp};
-use sha2::Sha256;
 
 pub use self::error::StoreError;
 pub use self::hold::Hold;
@@ -30,6 +30,7 @@ use self::hold::Holds;
 use self::hub::Hub;
 pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
+pub(crate) use self::sample::{Queue, Sample};
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
 use crate::clock::Clock;
@@ -90,6 +91,8 @@ pub struct Found {
     pub id: RecordId,
     /// The operation under which it was made; another than the delivery's where that one is an alias.
     pub operation: String,
+    /// That name stood in a configuration.
+    pub configured: bool,
     /// The record.
     pub record: Record,
 }
@@ -251,18 +254,12 @@ impl Store {
 
     /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
     pub(crate) fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(self.inner.backend.secret()).expect("HMAC takes keys of any length");
-        for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
-        }
-        mac.finalize().into_bytes().into()
+        self.inner.backend.secret().hash(purpose, parts)
     }
 
     /// What logs say in place of a key or an actor: enough to find lines that belong together.
     pub(crate) fn log_hash(&self, purpose: &str, text: &str) -> String {
-        crate::hex(&self.keyed_hash(purpose, &[text.as_bytes()])[..4])
+        self.inner.backend.secret().log_hash(purpose, text)
     }
 
     /// A key for an external system: the same on every attempt of the same command, and no hint at the key itself.
@@ -303,6 +300,16 @@ impl Store {
         let said = self.inner.backend.ready().await;
         *health = Some((self.clock().monotonic(), said.clone()));
         said
+    }
+
+    /// How many records there are, and the like; costs the same however many there are.
+    pub(crate) async fn sample(&self) -> Result<Sample, StoreError> {
+        self.inner.backend.sample().await
+    }
+
+    /// Writes that wait, now.
+    pub(crate) fn queue(&self) -> Queue {
+        self.inner.backend.queue()
     }
 
     /// Writes what is queued and closes the file. Whoever asks afterwards hears [`StoreError::Closed`].

@@ -7,10 +7,12 @@ pub(crate) mod claims;
 mod effects;
 mod known;
 mod leases;
+mod moved;
 mod named;
 mod open;
 mod reader;
 mod row;
+mod sample;
 mod space;
 mod statement;
 #[cfg(test)]
@@ -37,9 +39,10 @@ use self::reader::Readers;
 use self::writer::{Job, Writer};
 use super::hold::Holds;
 use super::hub::Hub;
+use super::secret::Secret;
 use super::{
-    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, RecordId, Step, StoreError,
-    StoredResponse, Told,
+    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, Queue, RecordId, Sample, Step,
+    StoreError, StoredResponse, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -159,6 +162,7 @@ struct Shared {
     hub: Arc<Hub>,
     holds: Arc<Holds>,
     judge: Mutex<Judge>,
+    secret: Secret,
     /// Writes that wait or are being written.
     queued: AtomicUsize,
 }
@@ -185,7 +189,6 @@ const READ_NOW_BYTES: usize = 32 << 10;
 pub(super) struct Sqlite {
     shared: Arc<Shared>,
     readers: Arc<Readers>,
-    secret: [u8; 32],
     capacity: usize,
     jobs: mpsc::Sender<Job>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -206,6 +209,7 @@ impl Sqlite {
             hub,
             holds,
             judge: Mutex::new(judge),
+            secret: Secret::new(&birth.secret),
             queued: AtomicUsize::new(0),
         });
         let (jobs, waiting) = mpsc::channel();
@@ -217,11 +221,11 @@ impl Sqlite {
             .map_err(|error| StoreError::backend(&place, error))?;
         let readers = Arc::new(Readers::new(path, place, busy_timeout, readers));
         let thread = Mutex::new(Some(thread));
-        Ok(Self { shared, readers, secret: birth.secret, capacity: queue_capacity.max(2), jobs, thread })
+        Ok(Self { shared, readers, capacity: queue_capacity.max(2), jobs, thread })
     }
 
-    pub(super) fn secret(&self) -> &[u8; 32] {
-        &self.secret
+    pub(super) fn secret(&self) -> &Secret {
+        &self.shared.secret
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -308,6 +312,15 @@ impl Sqlite {
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         self.ask(|reply| Job::Ready { reply }).await
+    }
+
+    pub(super) async fn sample(&self) -> Result<Sample, StoreError> {
+        let path = self.readers.path.clone();
+        self.readers.read(move |conn| sample::take(conn, &path)).await
+    }
+
+    pub(super) fn queue(&self) -> Queue {
+        Queue { length: self.shared.queued.load(Ordering::Relaxed), capacity: self.capacity }
     }
 
     /// Queues a write and waits for it. Dropping the future does not take the write back.
