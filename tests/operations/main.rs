@@ -1,4 +1,5 @@
 //! What operators and their programs see, through the real binary and real sockets: the admin listener and its tokens,
 //! metrics, logs, traces.
 
+mod metrics;
 mod tokens;

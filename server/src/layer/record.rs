@@ -2,8 +2,8 @@
 //! payload or a credential: keyed hashes stand for key and actor.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::response::Response;
@@ -27,7 +27,14 @@ pub(crate) struct Thread {
     pub(crate) label: Label,
     pub(crate) trace_id: Option<Arc<str>>,
     pub(crate) has_body: bool,
-    spent: Arc<AtomicU64>,
+    told: Arc<ToldByTask>,
+}
+
+/// What the task says while the request waits for it.
+#[derive(Debug, Default)]
+struct ToldByTask {
+    store_micros: AtomicU64,
+    record: OnceLock<RecordId>,
 }
 
 impl Thread {
@@ -36,8 +43,13 @@ impl Thread {
         let began = Instant::now();
         let answer = asked.await;
         let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.spent.fetch_add(micros, Ordering::Relaxed);
+        self.told.store_micros.fetch_add(micros, Ordering::Relaxed);
         answer
+    }
+
+    /// It claimed this record.
+    pub(crate) fn claimed(&self, record: RecordId) {
+        let _ = self.told.record.set(record);
     }
 }
 
@@ -68,7 +80,7 @@ impl Seen {
                 label: observe::label(route.configured, &route.operation),
                 trace_id: observe::trace_id(&parts.headers).map(Arc::from),
                 has_body: false,
-                spent: Arc::default(),
+                told: Arc::default(),
             },
             span: observe::request_span(&route.operation),
             arrived: Instant::now(),
@@ -154,7 +166,7 @@ impl Seen {
         if self.waited.is_none() {
             self.waited();
         }
-        let secret = &self.shared.store;
+        let (secret, told) = (&self.shared.store, &self.thread.told);
         let key_hash = self.key.as_ref().map(|key| secret.log_hash("key", key.expose()));
         let actor_hash = self.actor.as_ref().map(|actor| secret.log_hash("actor", actor.stored()));
         let request = observe::Request {
@@ -165,7 +177,7 @@ impl Seen {
             state,
             attempt,
             code: answer.and_then(|(_, code)| code),
-            record: self.record,
+            record: self.record.or_else(|| told.record.get().copied()),
             key_hash: key_hash.as_deref(),
             actor_hash: actor_hash.as_deref(),
             method: self.method.as_str(),
@@ -173,7 +185,7 @@ impl Seen {
             status: answer.map(|(status, _)| status),
             duration,
             wait: self.waited.unwrap_or_default(),
-            store: Duration::from_micros(self.thread.spent.load(Ordering::Relaxed)),
+            store: Duration::from_micros(told.store_micros.load(Ordering::Relaxed)),
         };
         observe::request(&self.span, &request);
     }

@@ -87,6 +87,7 @@ pub(crate) async fn run<H: Start>(
     let (Say::Run(fence), Some(found)) = (told.say, told.found.as_ref()) else {
         return drop(heard.send(Heard::Told(Box::new((told, handler)))));
     };
+    thread.claimed(found.id);
     suspect(&shared, &ask, &thread, found.id);
     let running = Running::new(&ask, found, fence, &shared.store);
     let hold = shared.store.hold(found.id, fence, &ask.policy, asked);

@@ -184,7 +184,7 @@ pub(crate) fn settled(
 
 /// What an external system said of an uncertain outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "nothing asks yet"))]
+#[expect(dead_code, reason = "nothing asks yet")]
 pub(crate) enum Probed {
     Happened,
     Never,
@@ -194,7 +194,7 @@ pub(crate) enum Probed {
 }
 
 /// An external system was asked about an uncertain outcome.
-#[cfg_attr(not(test), expect(dead_code, reason = "nothing asks yet"))]
+#[expect(dead_code, reason = "nothing asks yet")]
 pub(crate) fn probed(
     label: &Label,
     operation: &str,
@@ -224,7 +224,7 @@ pub(crate) fn probed(
 }
 
 /// A turn of the sweeper; the counters are moved by what it wrote.
-#[cfg_attr(not(test), expect(dead_code, reason = "nothing sweeps yet"))]
+#[expect(dead_code, reason = "nothing sweeps yet")]
 pub(crate) fn swept(tombstones: u64, gone: u64) {
     tracing::info!(event = "swept", tombstones, gone, "answers were forgotten, and records themselves");
 }

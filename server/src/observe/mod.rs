@@ -28,7 +28,7 @@ pub(crate) use self::event::{
     Asked, Request, StaleFinish, Uncertain, asked, lease_lapsed, request, settled, stale_finish, suspected_duplicate,
     tells_of_requests, uncertain,
 };
-#[cfg_attr(not(test), expect(unused_imports, reason = "nothing asks or sweeps yet"))]
+#[expect(unused_imports, reason = "nothing asks or sweeps yet")]
 pub(crate) use self::event::{Probed, probed, swept};
 #[cfg(feature = "cli")]
 pub(crate) use self::exporter::Exporter;

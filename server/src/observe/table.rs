@@ -72,9 +72,9 @@ table! {
     RECORDS = "samekey_records", Gauge, ["operation", "state"], None,
         "Records in the store, counted by every write and looked at every 15 s.";
     UNCERTAIN_OLDEST = "samekey_uncertain_oldest_timestamp_seconds", Gauge, ["operation"], Some(Unit::Seconds),
-        "Since when, in Unix time, the oldest uncertain outcome is uncertain; no sample: there is none.";
+        "Since when, in Unix time, the oldest uncertain outcome is uncertain; 0: there is none.";
     TRANSITIONS = "samekey_transitions_total", Counter, ["operation", "from", "to", "by"], None,
-        "Changes of a record's state, and by whom: handler, client, lease, probe, operator, sweeper.";
+        "Changes of a record's state, and by whom: delivery, handler, client, lease, probe, operator, sweeper, restore.";
     STALE_FINISHES = "samekey_stale_finishes_total", Counter, ["operation"], None,
         "Attempts that ended after their record was settled otherwise.";
     LEASES_LAPSED = "samekey_leases_lapsed_total", Counter, ["operation"], None,

@@ -6,6 +6,7 @@ mod figures;
 mod files;
 mod journal;
 mod leases;
+mod sampling;
 mod trouble;
 mod wakes;
 
