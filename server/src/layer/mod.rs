@@ -51,17 +51,19 @@ pub use command::{CommandLayer, Commands};
 pub use limits::Limits;
 pub use operations::{Operation, OperationError, Operations};
 pub use params::Params;
+#[cfg(feature = "cli")]
+pub(crate) use route::register;
 pub use route::{Automatic, Published, Resolve, Route};
 pub(crate) use route::{by_name, published};
-pub use running::Running;
+pub use running::{Means, ResultId, Running};
 pub use service::Idempotency;
-pub(crate) use service::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST};
 
+use crate::claim::WaitingRoom;
 use crate::names;
 use crate::observe::{self, Suspects};
 use crate::routes::{self, Cors, Front, Origin, Prefix};
 use crate::store::Store;
-use limits::{Budget, WaitingRoom};
+use limits::Budget;
 use route::One;
 
 /// Makes a service safe to retry.
@@ -107,7 +109,7 @@ impl IdempotencyLayer {
                 resolve: Arc::new(Automatic::default()),
                 key_header: names::KEY,
                 budget: Budget::new(limits.max_buffered_bytes),
-                waiting: WaitingRoom::new(limits),
+                waiting: WaitingRoom::new(limits.max_waiters, limits.waiters_per_key),
                 tracker: TaskTracker::new(),
                 prefix: Prefix::default(),
                 cors: Cors::default(),
@@ -140,7 +142,7 @@ impl IdempotencyLayer {
     pub fn limits(self, limits: Limits) -> Self {
         self.with(|shared| {
             shared.budget = Budget::new(limits.max_buffered_bytes);
-            shared.waiting = WaitingRoom::new(limits);
+            shared.waiting = WaitingRoom::new(limits.max_waiters, limits.waiters_per_key);
         })
     }
 
@@ -237,6 +239,8 @@ impl<S> Layer<S> for IdempotencyLayer {
     type Service = Idempotency<S>;
 
     fn layer(&self, inner: S) -> Idempotency<S> {
+        // Not before: a layer that no service has makes no records, and its defaults are nobody's contract.
+        route::register(self.shared.store.policies(), &self.shared.resolve.operations());
         Idempotency { inner, shared: Arc::clone(&self.shared) }
     }
 }

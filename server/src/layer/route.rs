@@ -13,6 +13,7 @@ use samekey_core::{KeyRule, Policy, PolicyError};
 use super::Shared;
 use super::params::Params;
 use crate::observe::Unprotected;
+use crate::store::Policies;
 
 /// The operation of one request.
 #[derive(Clone, Debug)]
@@ -95,6 +96,17 @@ pub(crate) fn publish(shared: &Shared, operation: Published) {
     let mut known = shared.policies.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|other| other.policy.operation != operation.policy.operation);
     known.push(operation);
+}
+
+/// Makes the contracts known by which the store looks after the records of these operations in the background.
+pub(crate) fn register(policies: &Policies, operations: &[Published]) {
+    for operation in operations {
+        if operation.automatic {
+            policies.add_others(Arc::clone(&operation.policy));
+        } else {
+            policies.add_under(&operation.policy, operation.automatic_name());
+        }
+    }
 }
 
 /// Every operation of a layer, each name once.

@@ -142,7 +142,7 @@ pub(crate) struct StaleFinish<'a> {
     pub(crate) attempt: u32,
     pub(crate) key_hash: &'a str,
     /// What the record says instead.
-    pub(crate) state: Option<&'a str>,
+    pub(crate) state: &'a str,
 }
 
 /// An attempt ended after its record was settled otherwise: two outcomes contradict each other.
@@ -159,32 +159,38 @@ pub(crate) fn stale_finish(finish: &StaleFinish<'_>) {
     );
 }
 
+/// An uncertain outcome that came to its end.
+pub(crate) struct Settled<'a> {
+    pub(crate) operation: &'a str,
+    pub(crate) record: RecordId,
+    pub(crate) attempt: u32,
+    pub(crate) key_hash: Option<&'a str>,
+    pub(crate) state: &'a str,
+    pub(crate) by: By,
+    pub(crate) who: Option<&'a str>,
+    pub(crate) reason: Option<&'a str>,
+    /// Of the record.
+    pub(crate) age: Duration,
+}
+
 /// An uncertain outcome came to its end.
-pub(crate) fn settled(
-    operation: &str,
-    record: RecordId,
-    attempt: u32,
-    key_hash: Option<&str>,
-    state: &str,
-    by: By,
-    who: Option<&str>,
-) {
+pub(crate) fn settled(settled: &Settled<'_>) {
     tracing::info!(
         event = "settled",
-        operation,
-        record = record.0,
-        attempt,
-        key_hash,
-        state,
-        by = by.as_str(),
-        who,
-        "an uncertain outcome was settled"
+        operation = settled.operation,
+        record = settled.record.0,
+        attempt = settled.attempt,
+        key_hash = settled.key_hash,
+        state = settled.state,
+        by = settled.by.as_str(),
+        who = settled.who,
+        reason = settled.reason,
+        age_s = settled.age.as_secs(),
     );
 }
 
 /// What an external system said of an uncertain outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "nothing asks yet")]
 pub(crate) enum Probed {
     Happened,
     Never,
@@ -193,40 +199,67 @@ pub(crate) enum Probed {
     Error,
 }
 
+/// A question to an external system.
+pub(crate) struct Probe<'a> {
+    pub(crate) label: &'a Label,
+    pub(crate) operation: &'a str,
+    pub(crate) record: RecordId,
+    pub(crate) attempt: u32,
+    pub(crate) key_hash: &'a str,
+    pub(crate) result: Probed,
+    /// Of the record.
+    pub(crate) age: Duration,
+    pub(crate) took: Duration,
+    /// When it is asked again.
+    pub(crate) again: Option<Duration>,
+    pub(crate) why: &'a str,
+}
+
 /// An external system was asked about an uncertain outcome.
-#[expect(dead_code, reason = "nothing asks yet")]
-pub(crate) fn probed(
-    label: &Label,
-    operation: &str,
-    record: RecordId,
-    key_hash: &str,
-    result: Probed,
-    took: Duration,
-    why: Option<&str>,
-) {
-    let result = match result {
-        Probed::Happened => "happened",
-        Probed::Never => "never",
-        Probed::Unclear => "unclear",
-        Probed::Error => "error",
+pub(crate) fn probed(probe: &Probe<'_>) {
+    let (result, sure) = match probe.result {
+        Probed::Happened => ("happened", true),
+        Probed::Never => ("never", true),
+        Probed::Unclear => ("unclear", false),
+        Probed::Error => ("error", false),
     };
-    counter!(name::PROBES, "operation" => label.clone(), "result" => result).increment(1);
-    tracing::info!(
-        event = "probe",
-        operation,
-        record = record.0,
-        key_hash,
-        result,
-        why,
-        duration_ms = millis(took),
-        "an external system was asked about an uncertain outcome"
-    );
+    counter!(name::PROBES, "operation" => probe.label.clone(), "result" => result).increment(1);
+    macro_rules! tell {
+        ($level:ident) => {
+            tracing::$level!(
+                event = "probe",
+                operation = probe.operation,
+                record = probe.record.0,
+                attempt = probe.attempt,
+                key_hash = probe.key_hash,
+                result,
+                age_s = probe.age.as_secs(),
+                duration_ms = millis(probe.took),
+                again_s = probe.again.map(|again| again.as_secs()),
+                "{}",
+                probe.why
+            )
+        };
+    }
+    if sure { tell!(info) } else { tell!(warn) }
 }
 
 /// A turn of the sweeper; the counters are moved by what it wrote.
-#[expect(dead_code, reason = "nothing sweeps yet")]
-pub(crate) fn swept(tombstones: u64, gone: u64) {
+pub(crate) fn swept(tombstones: usize, gone: usize) {
     tracing::info!(event = "swept", tombstones, gone, "answers were forgotten, and records themselves");
+}
+
+/// What was found out came too late for a record.
+pub(crate) fn not_settled(operation: &str, record: RecordId, key_hash: &str, state: &str, by: By) {
+    tracing::info!(
+        event = "not_settled",
+        operation,
+        record = record.0,
+        key_hash,
+        state,
+        by = by.as_str(),
+        "the record changed meanwhile, or an external call of it is still open"
+    );
 }
 
 /// The same actor sent the same payload under two keys within a short time.

@@ -28,8 +28,7 @@ pub(crate) use self::event::{
     Asked, Request, StaleFinish, Uncertain, asked, lease_lapsed, request, settled, stale_finish, suspected_duplicate,
     tells_of_requests, uncertain,
 };
-#[expect(unused_imports, reason = "nothing asks or sweeps yet")]
-pub(crate) use self::event::{Probed, probed, swept};
+pub(crate) use self::event::{Probe, Probed, Settled, not_settled, probed, swept};
 #[cfg(feature = "cli")]
 pub(crate) use self::exporter::Exporter;
 pub(crate) use self::sampler::{EVERY, Sampler};

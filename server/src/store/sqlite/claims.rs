@@ -1,6 +1,7 @@
 //! A delivery, and an event, meet their record: load, ask core, write what it says.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use samekey_core::claim::transition::{Finish, Probed, Settlement, Write};
@@ -108,7 +109,7 @@ pub(super) fn deliver(
         }
         let (gate, marks) = match &found {
             Some(_) => (Gate::Open, unused_marks()),
-            None => (gate(conn, ask, crowded, setting.known)?, marks(conn, ask, setting)?),
+            None => (gate(conn, ask, crowded, setting.known)?, marks(conn, names(ask), ask.policy.remember, setting)?),
         };
         let verdict = decide(
             ask,
@@ -285,10 +286,15 @@ fn is_known_to_another(conn: &Connection, ask: &Ask) -> rusqlite::Result<bool> {
 
 /// Where memory begins for the operation. The row that operations outside the configuration share counts for
 /// every one: it may have been outside when the key was forgotten.
-fn marks(conn: &Connection, ask: &Ask, setting: &mut Setting<'_>) -> rusqlite::Result<Marks> {
+pub(super) fn marks<'a>(
+    conn: &Connection,
+    names: impl Iterator<Item = &'a str>,
+    remember: Duration,
+    setting: &mut Setting<'_>,
+) -> rusqlite::Result<Marks> {
     let memory = setting.known.memory(conn)?;
-    let start = setting.created_at - ask.policy.remember;
-    let newest = memory.newest(names(ask).chain([""]));
+    let start = setting.created_at - remember;
+    let newest = memory.newest(names.chain([""]));
     Ok(Marks { forgotten_before: newest.map_or(start, |mark| start.max(mark)), horizon: memory.horizon })
 }
 
@@ -329,11 +335,16 @@ fn new_holder(place: &Arc<str>) -> Result<Holder, Trouble> {
 
 /// A record by its name.
 pub(super) fn load(conn: &Connection, id: RecordId) -> Result<Option<Record>, Trouble> {
+    Ok(by_id(conn, id)?.map(|found| found.record))
+}
+
+/// The same, with the operation under which it was made.
+pub(super) fn by_id(conn: &Connection, id: RecordId) -> Result<Option<Found>, Trouble> {
     static SELECT: LazyLock<String> =
         LazyLock::new(|| format!("SELECT {} FROM idempotency_keys WHERE id = ?1", row::COLUMNS));
     let mut statement = conn.prepare_cached(&SELECT)?;
     let mut rows = statement.query([id.0])?;
-    Ok(rows.next()?.map(row::read).transpose()?.map(|found| found.record))
+    rows.next()?.map(row::read).transpose()
 }
 
 /// An event meets its record. Says whose record was written.
@@ -392,12 +403,13 @@ pub(super) fn apply(
             trail::forget(conn, id)?;
             setting.moved.extend(moved(None));
             if let Some(mark) = mark {
+                let mark_name = if configured { operation } else { String::new() };
                 conn.prepare_cached(
                     "INSERT INTO samekey_forgotten_before (operation, mark) VALUES (?1, ?2) \
                      ON CONFLICT DO UPDATE SET mark = max(mark, excluded.mark)",
                 )?
-                .execute((if configured { &*operation } else { "" }, mark.as_millis()))?;
-                setting.known.forget();
+                .execute((&mark_name, mark.as_millis()))?;
+                setting.known.moved(mark_name, mark);
             }
             Ok((Applied { record: None, refused: None }, Some(scope)))
         }

@@ -65,6 +65,14 @@ impl Known {
         self.in_progress.clear();
     }
 
+    /// `forgotten_before` moved on the writer's own connection. If its transaction is rolled back, all is forgotten.
+    pub(super) fn moved(&mut self, name: String, mark: Timestamp) {
+        if let Some(memory) = &mut self.memory {
+            let newest = memory.forgotten_before.entry(name).or_insert(mark);
+            *newest = mark.max(*newest);
+        }
+    }
+
     /// Where memory begins; the table has a row for each operation of the configuration.
     pub(super) fn memory(&mut self, conn: &Connection) -> rusqlite::Result<&Memory> {
         let memory = match self.memory.take() {

@@ -16,8 +16,9 @@ pub(super) struct Moved {
     pub(super) id: RecordId,
     /// As metrics name the operation.
     pub(super) label: Label,
-    /// As the counts do.
-    pub(super) group: String,
+    /// The record's own name.
+    pub(super) operation: String,
+    pub(super) configured: bool,
     pub(super) from: Option<State>,
     pub(super) to: Option<State>,
     pub(super) by: By,
@@ -53,7 +54,8 @@ impl Moved {
         Some(Self {
             id: whose.id,
             label: observe::label(whose.configured, &whose.policy.operation),
-            group: if whose.configured { whose.operation.to_owned() } else { String::new() },
+            operation: whose.operation.to_owned(),
+            configured: whose.configured,
             from,
             to,
             by,
@@ -69,7 +71,8 @@ impl Moved {
 /// Keeps the counts: one write for each state of an operation, however many records changed theirs.
 pub(super) fn count(conn: &Connection, moved: &[Moved]) -> rusqlite::Result<()> {
     let mut changes: HashMap<(&str, State), i64> = HashMap::new();
-    for Moved { group, from, to, .. } in moved {
+    for Moved { operation, configured, from, to, .. } in moved {
+        let group = if *configured { operation.as_str() } else { "" };
         for (state, by) in [(from, -1), (to, 1)] {
             if let Some(state) = state {
                 *changes.entry((group, *state)).or_default() += by;
@@ -94,12 +97,12 @@ pub(super) fn tell(moved: &[Moved], log_hash: impl Fn(&str) -> String) {
         let key_hash = one.key.as_deref().map(&log_hash);
         let state = one.to.map_or("forgotten", State::as_str);
         if one.by == By::Lease {
-            observe::lease_lapsed(&one.label, one.id, one.attempt, key_hash.as_deref(), state);
+            observe::lease_lapsed(&one.operation, one.id, one.attempt, key_hash.as_deref(), state);
         }
         // The holder itself knows better why, and says so.
         if one.to == Some(State::Uncertain) && one.by != By::Handler {
             observe::uncertain(&observe::Uncertain {
-                operation: &one.label,
+                operation: &one.operation,
                 record: one.id,
                 attempt: one.attempt,
                 key_hash: key_hash.as_deref(),
@@ -111,7 +114,17 @@ pub(super) fn tell(moved: &[Moved], log_hash: impl Fn(&str) -> String) {
             });
         }
         if one.from == Some(State::Uncertain) && one.by != By::Delivery {
-            observe::settled(&one.label, one.id, one.attempt, key_hash.as_deref(), state, one.by, one.who.as_deref());
+            observe::settled(&observe::Settled {
+                operation: &one.operation,
+                record: one.id,
+                attempt: one.attempt,
+                key_hash: key_hash.as_deref(),
+                state,
+                by: one.by,
+                who: one.who.as_deref(),
+                reason: one.reason.map(Reason::as_str),
+                age: one.age,
+            });
         }
     }
     for ((label, from, to, by), times) in counted {

@@ -6,7 +6,10 @@ mod figures;
 mod files;
 mod journal;
 mod leases;
+mod recovering;
 mod sampling;
+mod settling;
+mod sweeping;
 mod trouble;
 mod wakes;
 
@@ -151,6 +154,17 @@ fn answer(body: &'static str) -> StoredResponse {
 async fn finish(store: &Store, ask: &Ask, id: RecordId, fence: Fence) -> Applied {
     let event = Event::Finish(fence, Finish::Terminal(terminal(201)));
     store.apply(id, Arc::clone(&ask.policy), event, Some(answer("done"))).await.unwrap()
+}
+
+/// Waits for what another task brings about.
+async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..400 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it never came to hold");
 }
 
 const fn s(seconds: u64) -> Duration {
