@@ -8,22 +8,21 @@ mod hold;
 mod hub;
 mod journal;
 mod policies;
+mod secret;
 pub(crate) mod sqlite;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderName, HeaderValue};
 use samekey_core::claim::{Event, Fence, Holder, Record, Refused, Say};
 use samekey_core::fingerprint::Fingerprint;
 use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy, Timestamp};
-use sha2::Sha256;
 
 pub use self::error::StoreError;
 pub use self::hold::Hold;
@@ -32,6 +31,7 @@ use self::hub::Hub;
 pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
 pub use self::policies::Policies;
+pub(crate) use self::secret::Secret;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
 use crate::clock::Clock;
@@ -121,6 +121,70 @@ pub struct Store {
     inner: Arc<Inner>,
 }
 
+/// What a backup came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backup {
+    /// So many records are in it.
+    pub records: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// What a restored backup came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// So many records are in the new store.
+    pub records: u64,
+    /// Of so many nobody knows how they ended.
+    pub uncertain: usize,
+    /// When the backup was taken.
+    pub taken_at: Option<Timestamp>,
+    /// Before this moment absence proves nothing.
+    pub horizon: Timestamp,
+}
+
+/// What erasing an actor came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Erased {
+    /// So many records say nothing of them any more.
+    pub records: usize,
+    /// So many commands still run and were left as they are: erase again when they have ended.
+    pub running: usize,
+    /// No page that is free, and none of the WAL, holds what was deleted.
+    pub scrubbed: bool,
+}
+
+/// Makes a new store of a backup. Blocks.
+///
+/// What the old store did since the backup was taken is lost, and nothing in the copy says what that was. So the
+/// present moment becomes the new store's *horizon*: keys that it does not know and that may have run before are
+/// `outcome_uncertain`, and so is every record that had not ended. `policies`: the contracts, for how long something
+/// may still be under way.
+///
+/// # Errors
+/// If `to` is there already, `from` holds no sound store, or the clock shows a time before the backup was taken.
+/// Nothing is left behind then.
+pub fn restore(from: &Path, to: &Path, policies: &Policies) -> Result<Restored, StoreError> {
+    sqlite::copy::restore(from, to, Clock::system().now(), policies)
+}
+
+/// Copies the store in `from` into the new file `to`, while other processes use it. Blocks, and takes its time: their
+/// claims go before.
+///
+/// # Errors
+/// If `to` is there already, or `from` holds no sound store. Nothing is left behind then.
+pub fn backup(from: &Path, to: &Path) -> Result<Backup, StoreError> {
+    sqlite::copy::backup(from, to, Clock::system().now())
+}
+
+/// [`Store::erase`] on a file that other processes use, without opening it as a store. Blocks.
+pub fn erase(file: &Path, actor: &Actor) -> Result<Erased, StoreError> {
+    sqlite::erase::erase_in(file, PATIENCE, actor, Clock::system().now())
+}
+
 /// A store that whoever holds this does not keep open.
 #[derive(Clone, Debug)]
 pub(crate) struct WeakStore(Weak<Inner>);
@@ -156,6 +220,15 @@ struct Inner {
     /// What the last look at the store's health said, and when.
     health: tokio::sync::Mutex<Option<(Duration, Result<(), StoreError>)>>,
 }
+
+/// The secret of the store in this file. Blocks.
+#[cfg(feature = "cli")]
+pub(crate) fn secret_of(file: &Path) -> Result<Secret, StoreError> {
+    sqlite::secret_of(file)
+}
+
+/// How long a piece of work beside a serving process waits for the write lock.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long one look at the store's health is believed, so that probes cost nothing.
 const HEALTH_HOLDS: Duration = Duration::from_secs(1);
@@ -304,15 +377,13 @@ impl Store {
         self.inner.backend.may_judge(lease)
     }
 
+    pub(crate) fn secret(&self) -> &Secret {
+        self.inner.backend.secret()
+    }
+
     /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
     pub(crate) fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(self.inner.backend.secret()).expect("HMAC takes keys of any length");
-        for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
-        }
-        mac.finalize().into_bytes().into()
+        self.secret().keyed_hash(purpose, parts)
     }
 
     /// What logs say in place of a key or an actor: enough to find lines that belong together.
@@ -336,6 +407,26 @@ impl Store {
         accept_change: bool,
     ) -> Result<Option<String>, StoreError> {
         self.inner.backend.keep_actor_kind(kind.to_owned(), remember, accept_change).await
+    }
+
+    /// Removes what is stored of an actor: answers, ids of results and requests, what was noted, and the actor's id, in
+    /// whose place a keyed hash of it stands from now on. What stays protects: that a key was used, with its
+    /// fingerprint, how its command ended and its status. Works while other processes use the store. Backups are not
+    /// touched.
+    pub async fn erase(&self, actor: &Actor) -> Result<Erased, StoreError> {
+        self.inner.backend.erase(actor.clone()).await
+    }
+
+    /// Copies the store into a new file, while it is used. Claims go before.
+    pub async fn backup(&self, to: impl Into<PathBuf>) -> Result<Backup, StoreError> {
+        self.inner.backend.backup(to.into()).await
+    }
+
+    /// Sets a horizon once: `None` if this very one was set before. Otherwise of how many records nobody knows any more
+    /// how they ended.
+    #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "only the binary has it in its configuration"))]
+    pub(crate) async fn set_horizon(&self, horizon: Timestamp) -> Result<Option<usize>, StoreError> {
+        self.inner.backend.set_horizon(horizon, Arc::clone(&self.inner.policies)).await
     }
 
     /// What the store's clock shows.

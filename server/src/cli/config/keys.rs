@@ -23,7 +23,6 @@ pub(super) const SIGNIFICANT: &[&str] = &["include", "exclude", "headers", "quer
 /// Keys that are planned. Whoever writes one of them must not believe that it works.
 const LATER: &[(&str, &str)] = &[
     ("admin_token_file", "the admin listener answers /healthz and /readyz only"),
-    ("horizon", "it comes with `samekey restore`"),
     ("key_file", "answers are not encrypted"),
     ("encryption", "answers are not encrypted"),
     ("lane", "operations do not wait for each other"),

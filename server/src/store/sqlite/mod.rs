@@ -4,7 +4,10 @@
 #[cfg(feature = "cli")]
 mod actor_kind;
 pub(crate) mod claims;
+pub(super) mod copy;
 mod effects;
+pub(crate) mod erase;
+mod horizon;
 mod known;
 mod leases;
 mod named;
@@ -23,17 +26,17 @@ mod wal;
 mod writer;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use samekey_core::Policy;
 use samekey_core::claim::judge::Judge;
 use samekey_core::claim::{Event, Say};
 use samekey_core::problem::Code;
+use samekey_core::{Actor, Policy};
 use tokio::sync::oneshot;
 
 use self::reader::Readers;
@@ -41,8 +44,8 @@ use self::writer::{Job, Writer};
 use super::hold::Holds;
 use super::hub::Hub;
 use super::{
-    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, Policies, RecordId, Step,
-    StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Backup, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Note, Policies,
+    RecordId, Secret, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -191,6 +194,15 @@ impl Shared {
     }
 }
 
+/// The secret of the store in this file.
+#[cfg(feature = "cli")]
+pub(super) fn secret_of(file: &Path) -> Result<Secret, StoreError> {
+    let place = super::error::place(file);
+    let conn = open::store_reader(file, &place, super::PATIENCE)?;
+    let secret = conn.query_row("SELECT value FROM samekey_meta WHERE name = 'secret'", [], |row| row.get(0));
+    secret.map(Secret::from_bytes).map_err(|error| StoreError::sqlite(&place, error))
+}
+
 /// Longer answers are read on a thread that may block: their pages are not neighbours.
 const READ_NOW_BYTES: usize = 32 << 10;
 
@@ -199,7 +211,7 @@ const READ_NOW_BYTES: usize = 32 << 10;
 pub(super) struct Sqlite {
     shared: Arc<Shared>,
     readers: Arc<Readers>,
-    secret: [u8; 32],
+    secret: Secret,
     capacity: usize,
     jobs: mpsc::Sender<Job>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -234,10 +246,17 @@ impl Sqlite {
             .map_err(|error| StoreError::backend(&place, error))?;
         let readers = Arc::new(Readers::new(path, place, busy_timeout, readers));
         let thread = Mutex::new(Some(thread));
-        Ok(Self { shared, readers, secret: birth.secret, capacity: queue_capacity.max(2), jobs, thread })
+        Ok(Self {
+            shared,
+            readers,
+            secret: Secret::from_bytes(birth.secret),
+            capacity: queue_capacity.max(2),
+            jobs,
+            thread,
+        })
     }
 
-    pub(super) fn secret(&self) -> &[u8; 32] {
+    pub(super) fn secret(&self) -> &Secret {
         &self.secret
     }
 
@@ -264,11 +283,11 @@ impl Sqlite {
     }
 
     pub(super) async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
-        match self.readers.read_now(|conn| claims::look_up(conn, ask).map(Some))? {
+        match self.readers.read_now(|conn| claims::look_up(conn, ask, || erase::secret(conn)).map(Some))? {
             Some(found) => Ok(found),
             None => {
                 let ask = ask.clone();
-                self.readers.read(move |conn| claims::look_up(conn, &ask)).await
+                self.readers.read(move |conn| claims::look_up(conn, &ask, || erase::secret(conn))).await
             }
         }
     }
@@ -325,6 +344,20 @@ impl Sqlite {
 
     pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
         self.chore(|reply| Job::Sweep { policies, reply }).await
+    }
+
+    /// On a connection and a thread of its own: a long walk through the file.
+    pub(super) async fn erase(&self, actor: Actor) -> Result<Erased, StoreError> {
+        let (path, busy) = (self.readers.path.clone(), self.readers.patience);
+        let now = self.shared.clock.now();
+        tokio::task::spawn_blocking(move || erase::erase_in(&path, busy, &actor, now))
+            .await
+            .map_err(|_| StoreError::Closed)?
+    }
+
+    pub(super) async fn backup(&self, to: PathBuf) -> Result<Backup, StoreError> {
+        let (from, now) = (self.readers.path.clone(), self.shared.clock.now());
+        tokio::task::spawn_blocking(move || copy::backup(&from, &to, now)).await.map_err(|_| StoreError::Closed)?
     }
 
     pub(super) async fn vacuum(&self) -> Result<bool, StoreError> {
