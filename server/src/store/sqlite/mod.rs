@@ -26,7 +26,7 @@ mod wal;
 mod writer;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -196,7 +196,7 @@ impl Shared {
 
 /// The secret of the store in this file.
 #[cfg(feature = "cli")]
-pub(super) fn secret_of(file: &Path) -> Result<Secret, StoreError> {
+pub(super) fn secret_of(file: &std::path::Path) -> Result<Secret, StoreError> {
     let place = super::error::place(file);
     let conn = open::store_reader(file, &place, super::PATIENCE)?;
     let secret = conn.query_row("SELECT value FROM samekey_meta WHERE name = 'secret'", [], |row| row.get(0));

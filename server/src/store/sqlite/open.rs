@@ -159,6 +159,8 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// Only an empty file or one of ours is written into. Returns its schema.
 pub(super) fn refuse_foreign(conn: &Connection, place: &Arc<str>) -> Result<u32, StoreError> {
     let foreign = |why: &str| StoreError::ForeignFile { place: Arc::clone(place), why: why.into() };
+    // One snapshot: another process may be making this very file.
+    let _snapshot = conn.unchecked_transaction().map_err(|error| StoreError::sqlite(place, error))?;
     let id: i32 = match conn.pragma_query_value(None, "application_id", |row| row.get(0)) {
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
             return Err(foreign("it is no SQLite database"));

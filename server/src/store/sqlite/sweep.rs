@@ -50,32 +50,34 @@ pub(super) fn turn(
     let by_wall = setting.now;
     let sure = passed.now(moment);
 
+    // At least one of each, or nothing would ever be swept on a machine that is slow enough.
     let due = expiring(conn, by_wall, policies)?;
     let mut left = due.len() == MOST;
-    for due in due {
-        if began.elapsed() >= TURN / 2 {
-            left = true;
-            break;
-        }
+    let mut due = due.into_iter();
+    for due in due.by_ref() {
         if expire(conn, &due, sure, setting)? {
             swept.expired += 1;
             pages += 4;
         }
+        if began.elapsed() >= TURN / 2 {
+            break;
+        }
     }
+    left |= due.len() > 0;
     swept.more = left && swept.expired > 0;
 
     setting.now = sure;
     let due = forgettable(conn, sure, policies)?;
-    let mut left = due.len() == MOST;
-    for due in due {
-        if began.elapsed() >= TURN {
-            left = true;
-            break;
-        }
+    swept.more |= due.len() == MOST;
+    let mut due = due.into_iter();
+    for due in due.by_ref() {
         swept.forgotten += usize::from(forget(conn, &due, setting)?);
         pages += 4;
+        if began.elapsed() >= TURN {
+            break;
+        }
     }
-    swept.more |= left;
+    swept.more |= due.len() > 0;
     setting.now = by_wall;
 
     passed.keep(conn, setting.created_at, moment)?;
