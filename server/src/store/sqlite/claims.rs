@@ -20,6 +20,9 @@ use crate::store::{Applied, Ask, By, Found, Note, RecordId, StoreError, StoredRe
 pub(super) struct Setting<'a> {
     pub(super) place: &'a Arc<str>,
     pub(super) now: Timestamp,
+    /// By when keys are believed: a clock that was set back must not make an old key look like one from the future,
+    /// which is not compared with what was forgotten.
+    pub(super) latest: Timestamp,
     pub(super) may_judge: &'a dyn Fn(&Policy) -> bool,
     /// When the store was made.
     pub(super) created_at: Timestamp,
@@ -59,6 +62,7 @@ impl<'a> Own<'a> {
         let mut setting = Setting {
             place: self.place,
             now: self.now,
+            latest: self.now,
             may_judge: &|_| true,
             created_at: self.created_at,
             known: &mut self.known,
@@ -110,7 +114,7 @@ pub(super) fn deliver(
             ask,
             purpose,
             found.as_ref().map(|found| &found.record),
-            Stand { gate, marks },
+            Stand { gate, marks, latest: setting.latest },
             &Context {
                 now: setting.now,
                 policy: &ask.policy,
@@ -170,7 +174,7 @@ pub(super) fn peek(
     // Whose actor was erased, the writer finds.
     let Some(found) = look_up(conn, ask, || Ok(None))? else { return Ok(Some(None)) };
     // Without a record nothing is claimed here, and every row with one takes its holder from the delivery.
-    let stand = Stand { gate: Gate::Open, marks: unused_marks() };
+    let stand = Stand { gate: Gate::Open, marks: unused_marks(), latest: now };
     let context = Context { now, policy: &ask.policy, may_judge, new_holder: ask.holder };
     let verdict = decide(ask, Purpose::Run, Some(&found.record), stand, &context);
     match verdict {
@@ -184,14 +188,15 @@ pub(super) fn peek(
 struct Stand {
     gate: Gate,
     marks: Marks,
+    latest: Timestamp,
 }
 
 fn decide(ask: &Ask, purpose: Purpose, record: Option<&Record>, stand: Stand, context: &Context<'_>) -> Verdict {
     let key_time = match ask.policy.key_time {
-        KeyTime::Carried => ask.key.time(context.now, ask.policy.clock_skew),
+        KeyTime::Carried => ask.key.time(stand.latest, ask.policy.clock_skew),
         KeyTime::None => None,
     };
-    let Stand { gate, marks } = stand;
+    let Stand { gate, marks, .. } = stand;
     match purpose {
         Purpose::Run => {
             let delivery = Delivery { fingerprint: ask.fingerprint, key_time, holder: ask.holder, gate, marks };

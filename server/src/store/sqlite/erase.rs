@@ -124,7 +124,7 @@ fn one(
     let change = Change { id, policy, event, response: None, note: Note::default() };
     let mut known = Known::default();
     let created_at = now;
-    let mut setting = Setting { place, now, may_judge: &|_| false, created_at, known: &mut known };
+    let mut setting = Setting { place, now, latest: now, may_judge: &|_| false, created_at, known: &mut known };
     claims::apply(conn, &change, &mut setting)?;
     // Somebody else may have claimed it meanwhile, or erased it.
     let written = conn

@@ -86,7 +86,7 @@ pub(super) fn set(
     .map_err(of)?;
     let created_at = open::created_at(conn).map_err(of)?;
     let mut known = Known::default();
-    let mut setting = Setting { place, now, may_judge: &|_| false, created_at, known: &mut known };
+    let mut setting = Setting { place, now, latest: now, may_judge: &|_| false, created_at, known: &mut known };
     let longest = Arc::new(policies.slowest());
     let open: Vec<(i64, String, bool)> = conn
         .prepare(

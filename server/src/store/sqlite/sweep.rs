@@ -124,7 +124,7 @@ fn expire(conn: &Connection, due: &Due, sure: Timestamp, setting: &mut Setting<'
         return Ok(false);
     };
     let look_at = match &due.policy {
-        Some(policy) => earliest(&record, key_time(due, policy, sure), policy),
+        Some(policy) => earliest(&record, key_time(due, policy, setting.latest), policy),
         None => sure + LOOK_AGAIN,
     };
     look_again(conn, due.id, look_at)?;
@@ -142,7 +142,7 @@ fn forget(conn: &Connection, due: &Due, setting: &mut Setting<'_>) -> Result<boo
     let marks = claims::marks(conn, names, policy.remember, setting)?;
     let context = Context { now, policy, may_judge: false, new_holder: crate::new_holder() };
     let forget_limit = marks.forget_limit(now - policy.remember, &context);
-    let key_time = key_time(due, policy, now);
+    let key_time = key_time(due, policy, setting.latest);
     let event = Event::Sweep { key_time, forget_limit };
     let look_at = match apply(conn, due, policy, event, setting)? {
         Some(Applied { record: None, .. }) => return Ok(true),
@@ -173,9 +173,9 @@ fn apply(
 }
 
 /// As a delivery believes it.
-fn key_time(due: &Due, policy: &Policy, now: Timestamp) -> Option<Timestamp> {
+fn key_time(due: &Due, policy: &Policy, latest: Timestamp) -> Option<Timestamp> {
     match policy.key_time {
-        KeyTime::Carried => due.key.parse::<Key>().ok()?.time(now, policy.clock_skew),
+        KeyTime::Carried => due.key.parse::<Key>().ok()?.time(latest, policy.clock_skew),
         KeyTime::None => None,
     }
 }

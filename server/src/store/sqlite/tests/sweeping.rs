@@ -146,6 +146,30 @@ async fn a_stepped_wall_clock_forgets_nothing() {
 }
 
 #[tokio::test]
+async fn a_clock_that_was_set_back_makes_no_forgotten_key_new() {
+    let (bench, _) = bench(Policy::new("orders.create")).await;
+    let ask = ask(&minted(START));
+    done(&bench.store, &ask).await;
+    bench.hands.advance(REMEMBER);
+    assert_eq!(sweep(&bench.store).await.forgotten, 1);
+    bench.hands.set_wall(START - DAY);
+    assert_eq!(say(&bench.store, &ask).await, Say::Refuse(Code::KeyExpired), "not one from the future");
+}
+
+#[tokio::test]
+async fn a_key_that_seemed_to_be_ahead_of_a_slow_clock_is_forgotten_with_its_time() {
+    let (bench, _) = bench(Policy::new("orders.create")).await;
+    let ask = ask(&minted(START));
+    bench.hands.set_wall(START - DAY * 40);
+    done(&bench.store, &ask).await;
+    bench.hands.advance(REMEMBER + DAY);
+    assert_eq!(sweep(&bench.store).await.forgotten, 0, "its own time is not old by that clock");
+    bench.hands.set_wall(START + REMEMBER + DAY);
+    assert_eq!(sweep(&bench.store).await.forgotten, 1);
+    assert_eq!(say(&bench.store, &ask).await, Say::Refuse(Code::KeyExpired));
+}
+
+#[tokio::test]
 async fn between_two_processes_a_day_may_have_passed_and_no_more() {
     let (bench, policy) = bench(Policy::new("orders.create")).await;
     let ask = ask(&minted(START));
