@@ -168,7 +168,15 @@ pub struct Erased {
 /// If `to` is there already, `from` holds no sound store, or the clock shows a time before the backup was taken.
 /// Nothing is left behind then.
 pub fn restore(from: &Path, to: &Path, policies: &Policies) -> Result<Restored, StoreError> {
-    sqlite::copy::restore(from, to, Clock::system().now(), policies)
+    restore_at(from, to, Clock::system().now(), policies)
+}
+
+/// [`restore`] by another clock than the machine's, for stores that have one.
+///
+/// # Errors
+/// The same.
+pub fn restore_at(from: &Path, to: &Path, now: Timestamp, policies: &Policies) -> Result<Restored, StoreError> {
+    sqlite::copy::restore(from, to, now, policies)
 }
 
 /// Copies the store in `from` into the new file `to`, while other processes use it. Blocks, and takes its time: their
