@@ -151,6 +151,8 @@ pub(crate) fn weathers() -> Vec<Weather> {
             (Wrong::Ahead(days(730)), (days(95), days(110))),
             (Wrong::Behind(days(40)), (days(95), days(96))),
             (Wrong::Behind(days(40)), (days(96), days(140))),
+            // Right while the first keys are forgotten, and then before their time.
+            (Wrong::Behind(days(40)), (Duration::from_secs(100 * 86_400 + 40_000), days(102))),
             (Wrong::Behind(Duration::from_secs(3600)), (days(69), days(77))),
         ] {
             for restarts in [Restarts::Never, Restarts::Right, Restarts::Wrong] {
