@@ -238,7 +238,23 @@ impl Server {
         .await;
     }
 
-    /// GET on the admin listener.
+    /// Where its tokens are.
+    pub fn token_file(&self) -> PathBuf {
+        self.serve.store.with_file_name("samekey.token")
+    }
+
+    /// The token that it made for itself.
+    pub fn token(&self) -> String {
+        let text = std::fs::read_to_string(self.token_file()).expect("a token file");
+        text.split_whitespace().find(|word| word.starts_with("samekey_")).expect("a token").to_owned()
+    }
+
+    /// Anything on the admin listener, with a token.
+    pub async fn admin_as(&self, token: &str, request: &Request) -> Answer {
+        raw::send(self.admin, &request.clone().actor(&format!("Bearer {token}"))).await
+    }
+
+    /// GET on the admin listener, without a token.
     pub async fn admin(&self, path: &str) -> Answer {
         raw::send(self.admin, &Request::new("GET", path).anonymous()).await
     }

@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod fingerprint;
 mod logs;
+mod probes;
 mod records;
 mod reload;
 mod serve;

@@ -12,15 +12,18 @@ use clap::Args;
 use http::Uri;
 use samekey_core::Timestamp;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use super::actor::ActorArgs;
 use super::config::{self, Loaded, Source};
 use super::logs::LogArgs;
+use super::probes::Probes;
 use super::reload::{self, refuse_unnamed};
 use super::settings::{Defaults, ServerLimits, ServerWide, duration, moment};
 use super::store::StoreUrl;
+use crate::admin::{self, Guard, Phase, Tokens};
 use crate::layer::{IdempotencyLayer, Operations, Resolve, register};
-use crate::proxy::admin::{self, Phase};
+use crate::observe::Exporter;
 use crate::proxy::forward::{Forward, ForwardConfig};
 use crate::proxy::listen;
 use crate::store::{SqliteOptions, Store};
@@ -50,9 +53,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "SAMEKEY_LISTEN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
 
-    /// Where /healthz and /readyz answer
+    /// Where operators connect: /healthz and /readyz for everybody, all else with a token
     #[arg(long, env = "SAMEKEY_ADMIN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8788")]
     admin: SocketAddr,
+
+    /// The tokens of the admin listener; made, for its owner only, if it is not there [default: samekey.token beside
+    /// the store]
+    #[arg(long, env = "SAMEKEY_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
 
     /// Where keys and answers are kept: a file on a disk of this machine
     #[arg(long, env = "SAMEKEY_STORE", value_name = "STORE", default_value = "sqlite:samekey.db")]
@@ -133,7 +141,8 @@ pub(crate) async fn run_with(
 ) -> anyhow::Result<ExitCode> {
     let loaded = config::load(&source, None)?;
     loaded.args.logs.install();
-    Server::start(loaded, source).await?.run(ready, shutdown_signal()?).await
+    let exporter = Exporter::install()?;
+    Server::start(loaded, source, exporter).await?.run(ready, shutdown_signal()?).await
 }
 
 fn announce(server: &Server) -> anyhow::Result<()> {
@@ -142,31 +151,41 @@ fn announce(server: &Server) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "samekey {} listening http://{public} -> {upstream}, admin http://{admin}",
-        env!("CARGO_PKG_VERSION")
+        "samekey {} listening http://{public} -> {upstream}, admin http://{admin} (token in {})",
+        env!("CARGO_PKG_VERSION"),
+        server.token_file.display()
     )?;
     writeln!(out, "{}", server.summary)?;
     Ok(out.flush()?)
 }
 
+/// How long, once everything else has ended, operators hear their answers.
+const ADMIN_GRACE: Duration = Duration::from_secs(5);
+
 /// Everything that listens, before the first request.
 pub(crate) struct Server {
     public: TcpListener,
     admin: TcpListener,
+    guard: Guard,
+    exporter: Exporter,
+    token_file: PathBuf,
     store: Store,
     layer: IdempotencyLayer,
     forward: Forward,
     drain: Duration,
+    prefix: Prefix,
     upstream: Uri,
     summary: String,
     operations: Operations,
     loaded: Loaded,
     source: Source,
+    /// Of the probes, until each answers as it should.
+    checks: JoinSet<()>,
 }
 
 impl Server {
     /// Checks the settings, opens the store and binds both listeners.
-    pub(crate) async fn start(loaded: Loaded, source: Source) -> anyhow::Result<Self> {
+    pub(crate) async fn start(loaded: Loaded, source: Source, exporter: Exporter) -> anyhow::Result<Self> {
         let args = loaded.args.clone();
         let upstream = args.upstream.clone().context(
             "nothing says where your service is: give --upstream http://127.0.0.1:3000, \
@@ -187,6 +206,7 @@ impl Server {
         })
         .context("--upstream")?;
         let actor = args.actor.source(&upstream, args.upstream_ca.as_deref())?;
+        let probes = Probes::new(&loaded, &args)?;
         let store = Store::open(SqliteOptions {
             queue_capacity: args.limits.queue,
             min_free_bytes: args.limits.min_free as u64,
@@ -202,6 +222,8 @@ impl Server {
             refuse_unnamed(&store, &loaded.table).await?;
         }
         args.actor.keep_kind(&actor, &store, loaded.others.remember).await?;
+        let token_file = args.admin_token_file.unwrap_or_else(|| admin::default_file(&args.store.path));
+        let guard = Guard::new(Tokens::open(&token_file).context("--admin-token-file")?);
         let summary = format!(
             "store sqlite:{} (1 host only)   operations: {}   covered: {}   actor: {actor:?}   replay {}, remembered {}",
             args.store.path.display(),
@@ -217,12 +239,13 @@ impl Server {
             humantime::format_duration(loaded.others.retention),
             humantime::format_duration(loaded.others.remember),
         );
+        let checks = probes.install(&store);
         let operations = loaded.table.clone();
         let layer = IdempotencyLayer::new(store.clone())
             .actor_source(actor)
             .limits(args.limits.limits())
             .key_header(args.server.key_header.clone())
-            .public_prefix(args.public_prefix)
+            .public_prefix(args.public_prefix.clone())
             .cors(args.cors_origins)
             .resolve(operations.clone());
         let bind = async |address: SocketAddr, flag: &str| {
@@ -231,15 +254,20 @@ impl Server {
         Ok(Self {
             public: bind(args.listen, "--listen").await?,
             admin: bind(args.admin, "--admin").await?,
+            guard,
+            exporter,
+            token_file,
             store,
             layer,
             forward,
             drain: args.drain,
+            prefix: args.public_prefix,
             upstream,
             summary,
             operations,
             loaded,
             source,
+            checks,
         })
     }
 
@@ -250,16 +278,19 @@ impl Server {
 
     /// Serves until the signal, then lets everything that runs come to its end.
     pub(crate) async fn run(
-        self,
+        mut self,
         ready: impl FnOnce(&Self) -> anyhow::Result<()>,
         signal: impl Future<Output = ()>,
     ) -> anyhow::Result<ExitCode> {
         // Before the announcement: whoever reads it may send the signal at once.
-        let reloads =
-            reload::on_hangup(self.source.clone(), &self.loaded, self.operations.clone(), self.store.clone())?;
+        let checks = std::mem::take(&mut self.checks);
+        let reloads = reload::on_hangup(&self.source, &self.loaded, &self.operations, &self.store, checks)?;
         ready(&self)?;
         let phase = Phase::default();
-        let admin = tokio::spawn(admin::serve(self.admin, self.store.clone(), phase.clone()));
+        let (stop_admin, stopped) = tokio::sync::oneshot::channel::<()>();
+        let routes =
+            admin::routes(self.store.clone(), phase.clone(), &self.guard, self.exporter.clone(), self.prefix.clone());
+        let admin = tokio::spawn(admin::serve(self.admin, routes, async { drop(stopped.await) }));
         let tunnels = self.forward.tunnels();
         let service = self.layer.front(tower::Layer::layer(&self.layer, self.forward));
         let connections = listen::serve(self.public, service, signal).await;
@@ -279,7 +310,8 @@ impl Server {
         if !drained {
             tracing::warn!(event = "drain_timeout", "requests still run: their outcomes become uncertain");
         }
-        admin.abort();
+        drop(stop_admin);
+        let _ = tokio::time::timeout(ADMIN_GRACE, admin).await;
         reloads.abort();
         self.store.close().await;
         tracing::info!(event = "stopped");

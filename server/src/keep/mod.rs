@@ -1,7 +1,9 @@
 //! What a store does of its own accord: one background task that attends to a few duties.
 //!
 //! ```text
-//! Store::open ── the keeper's task ─┬─ sweep:  what is due expires, what may be forgotten is
+//! Store::open ── the keeper's task ─┬─ lapse: claims whose holder fell silent are judged
+//!                                   ├─ recover: what is uncertain is asked about, and given up in the end
+//!                                   ├─ sweep: what is due expires, what may be forgotten is
 //!                                   └─ vacuum: disk space that nothing needs is given back
 //! ```
 //!
@@ -9,6 +11,8 @@
 //! and the piece tried again; nothing of this ever ends the process. The task holds the store weakly, so that it ends
 //! with it.
 
+mod lapse;
+mod recover;
 mod sweep;
 mod vacuum;
 
@@ -20,6 +24,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::Clock;
 use crate::store::{Store, StoreError, WeakStore};
+use lapse::Lapse;
+use recover::Recover;
 use sweep::Sweep;
 use vacuum::Vacuum;
 
@@ -51,7 +57,14 @@ impl Keeper {
         let over = ended.clone();
         let task = tokio::spawn(async move {
             // Each duty has a pace of its own; a slow one must not keep the others waiting.
-            let duties = async { tokio::join!(keep(Sweep, store.clone(), clock.clone()), keep(Vacuum, store, clock)) };
+            let duties = async {
+                tokio::join!(
+                    keep(Lapse, store.clone(), clock.clone()),
+                    keep(Recover::default(), store.clone(), clock.clone()),
+                    keep(Sweep, store.clone(), clock.clone()),
+                    keep(Vacuum, store, clock),
+                )
+            };
             let _ = over.run_until_cancelled(duties).await;
         });
         Self { _ends_when_dropped: ended.clone().drop_guard(), ended, task: Mutex::new(Some(task)) }

@@ -55,14 +55,14 @@ pub use params::Params;
 pub(crate) use route::register;
 pub use route::{Automatic, Published, Resolve, Route};
 pub(crate) use route::{by_name, published};
-pub use running::Running;
+pub use running::{Means, ResultId, Running};
 pub use service::Idempotency;
-pub(crate) use service::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST};
 
+use crate::claim::WaitingRoom;
 use crate::names;
 use crate::routes::{self, Cors, Front, Origin, Prefix};
 use crate::store::Store;
-use limits::{Budget, WaitingRoom};
+use limits::Budget;
 use route::One;
 
 /// Makes a service safe to retry.
@@ -106,7 +106,7 @@ impl IdempotencyLayer {
                 resolve: Arc::new(Automatic::default()),
                 key_header: names::KEY,
                 budget: Budget::new(limits.max_buffered_bytes),
-                waiting: WaitingRoom::new(limits),
+                waiting: WaitingRoom::new(limits.max_waiters, limits.waiters_per_key),
                 tracker: TaskTracker::new(),
                 prefix: Prefix::default(),
                 cors: Cors::default(),
@@ -138,7 +138,7 @@ impl IdempotencyLayer {
     pub fn limits(self, limits: Limits) -> Self {
         self.with(|shared| {
             shared.budget = Budget::new(limits.max_buffered_bytes);
-            shared.waiting = WaitingRoom::new(limits);
+            shared.waiting = WaitingRoom::new(limits.max_waiters, limits.waiters_per_key);
         })
     }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -10,13 +9,12 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::Request;
 use http::request::Parts;
-use samekey_core::claim::decide::without_running;
-use samekey_core::claim::{Event, Say, State};
+use samekey_core::claim::Say;
 use samekey_core::problem::Code;
 use samekey_core::receipt::{Receipt, Word};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use super::capture::{Captured, capture};
@@ -25,10 +23,11 @@ use super::params::Params;
 use super::route::{Coverage, Route, coverage};
 use super::run::{Heard, Start, run, spawn, with_trailers};
 use super::{Failure, Running, Shared, admit, answer, record};
+use crate::claim::wait;
 use crate::names;
 use crate::problem::Problem;
 use crate::routes::Origin;
-use crate::store::{Ask, Told};
+use crate::store::Ask;
 
 /// What [`super::IdempotencyLayer`] makes of a service.
 #[derive(Clone)]
@@ -233,73 +232,16 @@ impl Covered<'_> {
                 Say::Wait => {
                     // A waiter holds neither the body nor its share of the budget.
                     drop(handler);
-                    return self.wait(patience, &ask, told, seen).await;
+                    let Some(_seat) = self.shared.waiting.enter(&ask.actor, &ask.key) else {
+                        return Err(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy));
+                    };
+                    seen.waited();
+                    let told = wait(&self.shared.store, &ask, told, patience).await?;
+                    return answer::outcome(&told, &ask).map(IntoResponse::into_response);
                 }
-                _ => return say(&told, &ask),
+                _ => return answer::outcome(&told, &ask).map(IntoResponse::into_response),
             }
         }
-    }
-
-    /// A waiter never becomes a runner.
-    async fn wait(
-        &self,
-        patience: Duration,
-        ask: &Ask,
-        mut told: Told,
-        seen: &mut record::Seen,
-    ) -> Result<Response, Problem> {
-        let until = Instant::now() + patience;
-        let Some(_seat) = self.shared.waiting.enter(&ask.actor, &ask.key) else {
-            return Err(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy));
-        };
-        let mut watch = self.shared.store.watch(ask);
-        seen.waited();
-        loop {
-            // Subscribed first, then looked: no change falls between the two.
-            match self.shared.store.peek(ask).await? {
-                Some(now) if now.say == Say::Wait => told = now,
-                Some(now) => {
-                    seen.told(&now);
-                    return say(&now, ask);
-                }
-                // Something would be written: a lapsed claim is judged, everything else is somebody else's turn.
-                None => match self.shared.store.find(ask).await? {
-                    Some(found) if found.record.state == State::InProgress => {
-                        self.shared.store.apply(found.id, Arc::clone(&ask.policy), Event::Tick, None).await?;
-                        continue;
-                    }
-                    found => {
-                        let code =
-                            found.as_ref().map_or(Code::OperationReleased, |found| without_running(found.record.state));
-                        let told = Told { found, now: self.shared.store.now(), ..told };
-                        seen.told(&told);
-                        return Err(answer::refusal(code, &told, &ask.key, &ask.policy));
-                    }
-                },
-            }
-            let lapses = told.found.as_ref().map_or(Duration::MAX, |found| found.record.lease_until.since(told.now));
-            let look_again = Instant::now() + lapses.clamp(LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST);
-            tokio::select! {
-                () = watch.changed() => {}
-                () = sleep_until(look_again) => {}
-                () = sleep_until(until) => return Err(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy)),
-            }
-        }
-    }
-}
-
-/// How soon a waiter looks whether a lease that should have lapsed did.
-pub(crate) const LOOK_AGAIN_LEAST: Duration = Duration::from_millis(100);
-/// A waiter looks at least this often, should a wake-up be lost with its process.
-pub(crate) const LOOK_AGAIN_MOST: Duration = Duration::from_secs(5);
-
-/// What a delivery hears that does not run.
-fn say(told: &Told, ask: &Ask) -> Result<Response, Problem> {
-    match (told.say, &told.found, &told.response) {
-        (Say::Replay, Some(found), Some(response)) => Ok(answer::replay(&found.record, response.clone())),
-        (Say::Refuse(code), ..) => Err(answer::refusal(code, told, &ask.key, &ask.policy)),
-        (Say::Closed, ..) => Err(answer::refusal(Code::KeyClosed, told, &ask.key, &ask.policy)),
-        _ => Err(Problem::new(Code::StoreUnavailable, "The record could not be read. Nothing was run.")),
     }
 }
 

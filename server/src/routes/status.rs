@@ -16,7 +16,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::Caller;
-use crate::layer::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST, Shared, admit};
+use crate::claim::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST};
+use crate::layer::{Shared, admit};
 use crate::names;
 use crate::problem::{Problem, delay_seconds};
 use crate::store::{Ask, Found, Store};

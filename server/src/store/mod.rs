@@ -3,7 +3,9 @@
 //! A store loads a record, asks [`samekey_core::claim`] what to write and what to say, and writes it in the same
 //! transaction if the record still has the revision that was asked about. Nobody is answered before COMMIT returned.
 
+mod case;
 mod error;
+mod file;
 mod hold;
 mod hub;
 mod journal;
@@ -13,7 +15,7 @@ pub(crate) mod sqlite;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -24,7 +26,11 @@ use samekey_core::fingerprint::Fingerprint;
 use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy, Timestamp};
 
+pub use self::case::{Case, Cases, Look, Place};
 pub use self::error::StoreError;
+#[cfg(feature = "cli")]
+pub(crate) use self::file::secret_of;
+pub use self::file::{Backup, Erased, Restored, backup, erase, restore, restore_at};
 pub use self::hold::Hold;
 use self::hold::Holds;
 use self::hub::Hub;
@@ -34,8 +40,10 @@ pub use self::policies::Policies;
 pub(crate) use self::secret::Secret;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
+use crate::claim::{self, WaitingRoom};
 use crate::clock::Clock;
 use crate::keep::Keeper;
+use crate::probe::{Probe, Probes};
 
 /// Names a record for as long as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,78 +129,6 @@ pub struct Store {
     inner: Arc<Inner>,
 }
 
-/// What a backup came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Backup {
-    /// So many records are in it.
-    pub records: u64,
-    /// Its size.
-    pub bytes: u64,
-}
-
-/// What a restored backup came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Restored {
-    /// So many records are in the new store.
-    pub records: u64,
-    /// Of so many nobody knows how they ended.
-    pub uncertain: usize,
-    /// When the backup was taken.
-    pub taken_at: Option<Timestamp>,
-    /// Before this moment absence proves nothing.
-    pub horizon: Timestamp,
-}
-
-/// What erasing an actor came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Erased {
-    /// So many records say nothing of them any more.
-    pub records: usize,
-    /// So many commands still run and were left as they are: erase again when they have ended.
-    pub running: usize,
-    /// No page that is free, and none of the WAL, holds what was deleted.
-    pub scrubbed: bool,
-}
-
-/// Makes a new store of a backup. Blocks.
-///
-/// What the old store did since the backup was taken is lost, and nothing in the copy says what that was. So the
-/// present moment becomes the new store's *horizon*: keys that it does not know and that may have run before are
-/// `outcome_uncertain`, and so is every record that had not ended. `policies`: the contracts, for how long something
-/// may still be under way.
-///
-/// # Errors
-/// If `to` is there already, `from` holds no sound store, or the clock shows a time before the backup was taken.
-/// Nothing is left behind then.
-pub fn restore(from: &Path, to: &Path, policies: &Policies) -> Result<Restored, StoreError> {
-    restore_at(from, to, Clock::system().now(), policies)
-}
-
-/// [`restore`] by another clock than the machine's, for stores that have one.
-///
-/// # Errors
-/// The same.
-pub fn restore_at(from: &Path, to: &Path, now: Timestamp, policies: &Policies) -> Result<Restored, StoreError> {
-    sqlite::copy::restore(from, to, now, policies)
-}
-
-/// Copies the store in `from` into the new file `to`, while other processes use it. Blocks, and takes its time: their
-/// claims go before.
-///
-/// # Errors
-/// If `to` is there already, or `from` holds no sound store. Nothing is left behind then.
-pub fn backup(from: &Path, to: &Path) -> Result<Backup, StoreError> {
-    sqlite::copy::backup(from, to, Clock::system().now())
-}
-
-/// [`Store::erase`] on a file that other processes use, without opening it as a store. Blocks.
-pub fn erase(file: &Path, actor: &Actor) -> Result<Erased, StoreError> {
-    sqlite::erase::erase_in(file, PATIENCE, actor, Clock::system().now())
-}
-
 /// A store that whoever holds this does not keep open.
 #[derive(Clone, Debug)]
 pub(crate) struct WeakStore(Weak<Inner>);
@@ -222,21 +158,15 @@ struct Inner {
     backend: Sqlite,
     hub: Arc<Hub>,
     holds: Arc<Holds>,
+    /// Those who wait for claims of the library.
+    waiting: WaitingRoom,
     policies: Arc<Policies>,
+    probes: Probes,
     /// Not there in a store that is opened for a look or for one piece of work.
     keeper: OnceLock<Keeper>,
     /// What the last look at the store's health said, and when.
     health: tokio::sync::Mutex<Option<(Duration, Result<(), StoreError>)>>,
 }
-
-/// The secret of the store in this file. Blocks.
-#[cfg(feature = "cli")]
-pub(crate) fn secret_of(file: &Path) -> Result<Secret, StoreError> {
-    sqlite::secret_of(file)
-}
-
-/// How long a piece of work beside a serving process waits for the write lock.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long one look at the store's health is believed, so that probes cost nothing.
 const HEALTH_HOLDS: Duration = Duration::from_secs(1);
@@ -249,14 +179,19 @@ impl Store {
 
     /// Opens a SQLite file.
     pub async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        let opened = tokio::task::spawn_blocking(move || Self::open_now(options)).await;
+        opened.map_err(|_| StoreError::Closed)?
+    }
+
+    /// The same, and blocks.
+    pub(crate) fn open_now(options: SqliteOptions) -> Result<Self, StoreError> {
         let (hub, holds) = (Arc::new(Hub::default()), Arc::new(Holds::default()));
         let attended = options.attended;
-        let (for_hub, for_holds) = (Arc::clone(&hub), Arc::clone(&holds));
-        let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
-        let backend = opened.map_err(|_| StoreError::Closed)??;
+        let backend = Sqlite::open(options, Arc::clone(&hub), Arc::clone(&holds))?;
         let health = tokio::sync::Mutex::new(None);
-        let (policies, keeper) = (Arc::default(), OnceLock::new());
-        let store = Self { inner: Arc::new(Inner { backend, hub, holds, policies, keeper, health }) };
+        let waiting = claim::waiting_room();
+        let (policies, probes, keeper) = (Arc::default(), Probes::default(), OnceLock::new());
+        let store = Self { inner: Arc::new(Inner { backend, hub, holds, waiting, policies, probes, keeper, health }) };
         if attended {
             store.inner.keeper.get_or_init(|| Keeper::start(store.downgrade(), store.clock().clone()));
         }
@@ -277,6 +212,16 @@ impl Store {
         &self.inner.policies
     }
 
+    /// How to ask whether a command of this operation took effect, where its policy has
+    /// [`Recovery::Probe`](samekey_core::Recovery::Probe). A later one takes its place.
+    pub fn probe(&self, operation: impl Into<String>, probe: Probe) {
+        self.inner.probes.add(operation.into(), probe);
+    }
+
+    pub(crate) fn probes(&self) -> &Probes {
+        &self.inner.probes
+    }
+
     /// One turn of the sweeper: drops what is due, for a few milliseconds at most. The store does this by itself.
     pub async fn sweep(&self) -> Result<Swept, StoreError> {
         self.inner.backend.sweep(Arc::clone(&self.inner.policies)).await
@@ -291,6 +236,11 @@ impl Store {
     /// The record that a delivery meets, as it is.
     pub async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
         self.inner.backend.find(ask).await
+    }
+
+    /// A record by its name.
+    pub async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        self.inner.backend.by_id(id).await
     }
 
     /// The stored response of a record, if there is one.
@@ -324,11 +274,11 @@ impl Store {
         event: Event,
         response: Option<StoredResponse>,
     ) -> Result<Applied, StoreError> {
-        self.settle(id, policy, event, response, Note::default()).await
+        self.apply_noted(id, policy, event, response, Note::default()).await
     }
 
-    /// As [`Store::apply`], for an event from outside; the record's trail keeps who and why.
-    pub async fn settle(
+    /// As [`Store::apply`], with what the record's trail keeps: who and why.
+    pub async fn apply_noted(
         &self,
         id: RecordId,
         policy: Arc<Policy>,
@@ -360,6 +310,22 @@ impl Store {
         self.inner.backend.trail(id).await
     }
 
+    /// Claims whose lease or deadline is over, so that a tick is due: from the beginning, or where a list went on.
+    pub async fn lapsed(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        self.inner.backend.lapsed(after, limit).await
+    }
+
+    /// Records whose outcome is unknown and at which a look is due: from the beginning, or where a list went on.
+    pub async fn uncertain(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        self.inner.backend.uncertain(after, limit).await
+    }
+
+    /// Takes the next look at an uncertain record; false if it changed since, or somebody else took that look. It may
+    /// be lost with its process: from [`Look::next`] on others may take the one after it.
+    pub async fn take_look(&self, look: Look) -> Result<bool, StoreError> {
+        self.inner.backend.take_look(look).await
+    }
+
     /// Renews this process's own claim, up to its deadline, while the guard lives.
     /// `asked` is when, on the monotonic clock, the claim was asked for.
     pub fn hold(&self, id: RecordId, fence: Fence, policy: &Policy, asked: Duration) -> Hold {
@@ -369,6 +335,15 @@ impl Store {
             self.inner.backend.nudge();
         }
         hold
+    }
+
+    /// When, on the monotonic clock, the last acknowledged proof of a held claim was asked for; zero where it is not held.
+    pub(crate) fn proved_at(&self, id: RecordId, fence: Fence) -> Duration {
+        self.inner.holds.proved_at(id, fence)
+    }
+
+    pub(crate) fn waiting_room(&self) -> &WaitingRoom {
+        &self.inner.waiting
     }
 
     /// Tells when a record of this actor and key changes, from now on. Watch first, then look.
@@ -387,6 +362,11 @@ impl Store {
 
     pub(crate) fn secret(&self) -> &Secret {
         self.inner.backend.secret()
+    }
+
+    /// Whether the times in the store mean what they say: nobody stepped the clock for so long.
+    pub(crate) fn trusts_times(&self, span: Duration) -> bool {
+        self.inner.backend.trusts_times(span)
     }
 
     /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
@@ -457,6 +437,18 @@ impl Store {
         let said = self.inner.backend.ready().await;
         *health = Some((self.clock().monotonic(), said.clone()));
         said
+    }
+
+    /// Where a store for tests is.
+    #[cfg(all(test, feature = "testing"))]
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.inner.backend.folder().unwrap_or_default()
+    }
+
+    /// The contract under which a record of this operation is settled: the defaults where nobody made one known.
+    pub(crate) fn contract_of(&self, operation: &str) -> Arc<Policy> {
+        let known = self.inner.policies.of(operation, !operation.contains(' '));
+        known.unwrap_or_else(|| Arc::new(Policy::new(operation.to_owned())))
     }
 
     /// Writes what is queued and closes the file. Whoever asks afterwards hears [`StoreError::Closed`].

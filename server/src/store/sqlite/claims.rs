@@ -340,11 +340,16 @@ fn new_holder(place: &Arc<str>) -> Result<Holder, Trouble> {
 
 /// A record by its name.
 pub(super) fn load(conn: &Connection, id: RecordId) -> Result<Option<Record>, Trouble> {
+    Ok(by_id(conn, id)?.map(|found| found.record))
+}
+
+/// The same, with the operation under which it was made.
+pub(super) fn by_id(conn: &Connection, id: RecordId) -> Result<Option<Found>, Trouble> {
     static SELECT: LazyLock<String> =
         LazyLock::new(|| format!("SELECT {} FROM idempotency_keys WHERE id = ?1", row::COLUMNS));
     let mut statement = conn.prepare_cached(&SELECT)?;
     let mut rows = statement.query([id.0])?;
-    Ok(rows.next()?.map(row::read).transpose()?.map(|found| found.record))
+    rows.next()?.map(row::read).transpose()
 }
 
 /// An event meets its record. Says whose record was written.

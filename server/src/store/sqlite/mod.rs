@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cli")]
 mod actor_kind;
+mod cases;
 pub(crate) mod claims;
 pub(super) mod copy;
 mod effects;
@@ -41,11 +42,12 @@ use tokio::sync::oneshot;
 
 use self::reader::Readers;
 use self::writer::{Job, Writer};
+use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
 use super::{
-    Applied, Ask, Backup, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Note, Policies,
-    RecordId, Secret, Step, StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Backup, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look, Note,
+    Policies, RecordId, Secret, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -68,6 +70,9 @@ pub struct SqliteOptions {
     pub busy_timeout: Duration,
     /// The most reading connections.
     pub readers: usize,
+    /// The folder of a store for tests, deleted with it. Nothing waits for the disk.
+    #[cfg(feature = "testing")]
+    pub(crate) passing: Option<Arc<tempfile::TempDir>>,
     /// Whether this process looks after the records in the background: one that serves does, one that opens the file
     /// for a single piece of work does not.
     pub attended: bool,
@@ -86,6 +91,8 @@ impl SqliteOptions {
             // Under every client's patience, above any batch of another process.
             busy_timeout: Duration::from_secs(2),
             readers: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
+            #[cfg(feature = "testing")]
+            passing: None,
             attended: true,
         }
     }
@@ -186,11 +193,15 @@ impl Shared {
     }
 
     /// Both clocks are looked at first: one that was stepped a moment ago must not judge.
-    fn may_judge(&self, lease: Duration) -> bool {
+    fn judged<T>(&self, ask: impl FnOnce(&Judge, Duration) -> T) -> T {
         let Moment { wall, monotonic } = self.clock.moment();
         let mut judge = self.judge();
         judge.look(monotonic, wall.as_millis());
-        judge.may_judge(monotonic, lease)
+        ask(&judge, monotonic)
+    }
+
+    fn may_judge(&self, lease: Duration) -> bool {
+        self.judged(|judge, at| judge.may_judge(at, lease))
     }
 }
 
@@ -198,7 +209,7 @@ impl Shared {
 #[cfg(feature = "cli")]
 pub(super) fn secret_of(file: &std::path::Path) -> Result<Secret, StoreError> {
     let place = super::error::place(file);
-    let conn = open::store_reader(file, &place, super::PATIENCE)?;
+    let conn = open::store_reader(file, &place, super::file::PATIENCE)?;
     let secret = conn.query_row("SELECT value FROM samekey_meta WHERE name = 'secret'", [], |row| row.get(0));
     secret.map(Secret::from_bytes).map_err(|error| StoreError::sqlite(&place, error))
 }
@@ -215,14 +226,26 @@ pub(super) struct Sqlite {
     capacity: usize,
     jobs: mpsc::Sender<Job>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    #[cfg(feature = "testing")]
+    #[cfg_attr(not(test), expect(dead_code, reason = "it is here to be dropped"))]
+    passing: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Sqlite {
     /// Blocks: opens the file, brings its schema up to date and starts the writer.
     pub(super) fn open(options: SqliteOptions, hub: Arc<Hub>, holds: Arc<Holds>) -> Result<Self, StoreError> {
-        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers, attended: _ } = options;
+        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers, .. } = options;
         let place = super::error::place(&path);
         let (conn, birth) = open::writer(&path, busy_timeout, clock.now())?;
+        #[cfg(feature = "testing")]
+        let passing = options.passing;
+        #[cfg(feature = "testing")]
+        if passing.is_some() {
+            conn.pragma_update(None, "synchronous", "OFF").map_err(|error| StoreError::sqlite(&place, error))?;
+        }
+        // The folder goes when both threads of the store have closed what they had open.
+        #[cfg(feature = "testing")]
+        let writers = passing.clone();
         let mut judge = Judge::new();
         // The process may be older than the store's opening: what counts is since when this store could renew.
         judge.stalled(clock.monotonic(), Duration::MAX);
@@ -242,7 +265,11 @@ impl Sqlite {
         writer.wal = wal::Wal::new(wal::Mover::start(&path));
         let thread = std::thread::Builder::new()
             .name("samekey-writer".into())
-            .spawn(move || writer.run())
+            .spawn(move || {
+                writer.run();
+                #[cfg(feature = "testing")]
+                drop(writers);
+            })
             .map_err(|error| StoreError::backend(&place, error))?;
         let readers = Arc::new(Readers::new(path, place, busy_timeout, readers));
         let thread = Mutex::new(Some(thread));
@@ -253,7 +280,15 @@ impl Sqlite {
             capacity: queue_capacity.max(2),
             jobs,
             thread,
+            #[cfg(feature = "testing")]
+            passing,
         })
+    }
+
+    /// Where a store for tests is.
+    #[cfg(all(test, feature = "testing"))]
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        self.passing.as_ref().map(|folder| folder.path().to_owned())
     }
 
     pub(super) fn secret(&self) -> &Secret {
@@ -266,6 +301,10 @@ impl Sqlite {
 
     pub(super) fn may_judge(&self, lease: Duration) -> bool {
         self.shared.may_judge(lease)
+    }
+
+    pub(super) fn trusts_times(&self, span: Duration) -> bool {
+        self.shared.judged(|judge, at| judge.trusts_times(at, span))
     }
 
     pub(super) async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
@@ -290,6 +329,10 @@ impl Sqlite {
                 self.readers.read(move |conn| claims::look_up(conn, &ask, || erase::secret(conn))).await
             }
         }
+    }
+
+    pub(super) async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        self.readers.read(move |conn| claims::by_id(conn, id)).await
     }
 
     pub(super) async fn operations_in_use(
@@ -342,8 +385,22 @@ impl Sqlite {
         self.readers.read(move |conn| trail::of(conn, id)).await
     }
 
+    pub(super) async fn lapsed(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |conn| cases::lapsed(conn, after, now, limit)).await
+    }
+
+    pub(super) async fn uncertain(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |conn| cases::uncertain(conn, after, now, limit)).await
+    }
+
+    pub(super) async fn take_look(&self, look: Look) -> Result<bool, StoreError> {
+        self.ask(|reply| Job::Look { look, reply }).await
+    }
+
     pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
-        self.chore(|reply| Job::Sweep { policies, reply }).await
+        self.ask(|reply| Job::Sweep { policies, reply }).await
     }
 
     /// On a connection and a thread of its own: a long walk through the file.
@@ -361,7 +418,7 @@ impl Sqlite {
     }
 
     pub(super) async fn vacuum(&self) -> Result<bool, StoreError> {
-        self.chore(|reply| Job::Vacuum { reply }).await
+        self.ask(|reply| Job::Vacuum { reply }).await
     }
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
@@ -370,14 +427,12 @@ impl Sqlite {
 
     /// Queues a write and waits for it. Dropping the future does not take the write back.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
-        self.shared.queued.fetch_add(1, Ordering::Relaxed);
-        self.chore(job).await
-    }
-
-    /// A turn of the keeper: nothing that waits for it has to fit into the queue.
-    async fn chore<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.jobs.send(job(reply)).map_err(|_| StoreError::Closed)?;
+        let job = job(reply);
+        if job.is_asked_for() {
+            self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        }
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 

@@ -111,7 +111,8 @@ pub(super) fn insert(conn: &Connection, place: &Place<'_>, record: &Record) -> r
 }
 
 /// Writes `record` over the one that had `revision`, and its response: a new one, the one that is there, or none
-/// any more. Without `has_response` only its headers are kept. Says whether that revision was still there.
+/// any more. Without `has_response` only its headers are kept. Looks are counted anew each time that a record becomes
+/// uncertain. Says whether that revision was still there.
 pub(super) fn update(
     conn: &Connection,
     id: RecordId,
@@ -126,7 +127,9 @@ pub(super) fn update(
              ended = ?14, status_code = ?15, result_id = ?16, finished_at = ?17, expires_at = ?18, \
              response_headers = CASE WHEN ?19 THEN response_headers ELSE ?20 END, \
              response_body = CASE WHEN ?19 THEN response_body ELSE ?21 END, \
-             effects_open = ?22, effects_finished = ?23, effects_not_applied = ?24 \
+             effects_open = ?22, effects_finished = ?23, effects_not_applied = ?24, \
+             looks = CASE WHEN state = 'uncertain' AND ?4 = 'uncertain' THEN looks ELSE 0 END, \
+             look_at = CASE WHEN state = 'uncertain' AND ?4 = 'uncertain' THEN look_at END \
              WHERE id = ?1 AND revision = ?2",
         )?
         .execute(params![

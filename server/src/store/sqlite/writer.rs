@@ -19,9 +19,11 @@ use super::leases::{self, Lost, Why};
 use super::passed::Passed;
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Purpose, Shared, Trouble, effects, sweep, vacuum};
+use super::{Change, Purpose, Shared, Trouble, cases, effects, sweep, vacuum};
 use crate::store::hold::Lease;
-use crate::store::{Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Policies, StoreError, Swept, Told};
+use crate::store::{
+    Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Look, Policies, StoreError, Swept, Told,
+};
 
 /// Beyond this, only latency grows: FULL costs nothing from here on.
 const MAX_BATCH: usize = 128;
@@ -53,6 +55,10 @@ pub(super) enum Job {
         end: Box<EffectEnd>,
         reply: Reply<EffectNoted>,
     },
+    Look {
+        look: Look,
+        reply: Reply<bool>,
+    },
     Ready {
         reply: Reply<()>,
     },
@@ -73,12 +79,20 @@ pub(super) enum Job {
     Hook(Box<dyn FnOnce(&Connection) + Send>),
 }
 
+impl Job {
+    /// Whether somebody outside the store waits for it. Only such jobs fill the queue.
+    pub(super) fn is_asked_for(&self) -> bool {
+        !matches!(self, Self::Renew(..) | Self::Sweep { .. } | Self::Vacuum { .. } | Self::Look { .. })
+    }
+}
+
 /// What a job came to, before COMMIT.
 enum Outcome {
     Told(Told, bool),
     Applied(Applied, Option<(String, String)>),
     EffectTold(EffectTold),
     EffectNoted(EffectNoted),
+    Looked(bool),
     Ready,
     Swept(Swept),
     Vacuumed(bool),
@@ -204,6 +218,7 @@ impl Writer {
             Job::Apply { .. }
             | Job::StartEffect { .. }
             | Job::EndEffect { .. }
+            | Job::Look { .. }
             | Job::Ready { .. }
             | Job::Renew(..) => self.urgent.push_back(job),
             Job::Sweep { .. } | Job::Vacuum { .. } => self.chores.push_back(job),
@@ -330,6 +345,7 @@ impl Writer {
                 Job::EndEffect { end, .. } => {
                     (effects::end(conn, end, &setting).map(Outcome::EffectNoted), 4 + end.result.len() / 4096)
                 }
+                Job::Look { look, .. } => (cases::take(conn, look).map(Outcome::Looked).map_err(Trouble::from), 2),
                 Job::Ready { .. } => (touch(conn, now).map(|()| Outcome::Ready).map_err(Trouble::from), 1),
                 Job::Sweep { policies, .. } => {
                     match sweep::turn(conn, policies, &mut self.passed, moment, &mut setting) {
@@ -362,7 +378,7 @@ impl Writer {
         });
         self.shared.hub.wake(changed);
         for (job, outcome) in batch.into_iter().zip(outcomes) {
-            if !matches!(job, Job::Renew(..) | Job::Sweep { .. } | Job::Vacuum { .. }) {
+            if job.is_asked_for() {
                 self.shared.queued.fetch_sub(1, Ordering::Relaxed);
             }
             match (job, outcome) {
@@ -374,6 +390,8 @@ impl Writer {
                 (Job::StartEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::EndEffect { reply, .. }, Outcome::EffectNoted(noted)) => drop(reply.send(Ok(noted))),
                 (Job::EndEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Look { reply, .. }, Outcome::Looked(taken)) => drop(reply.send(Ok(taken))),
+                (Job::Look { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Ready { reply }, Outcome::Ready) => drop(reply.send(Ok(()))),
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Sweep { reply, .. }, Outcome::Swept(swept)) => drop(reply.send(Ok(swept))),

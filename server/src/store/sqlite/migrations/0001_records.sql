@@ -42,9 +42,11 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
     finished_at      INTEGER,
     expires_at       INTEGER,
     request_id       TEXT,
-    effects_open        INTEGER NOT NULL DEFAULT 0,
-    effects_finished    INTEGER NOT NULL DEFAULT 0,
+    effects_open     INTEGER NOT NULL DEFAULT 0,
+    effects_finished INTEGER NOT NULL DEFAULT 0,
     effects_not_applied INTEGER NOT NULL DEFAULT 0,
+    looks            INTEGER NOT NULL DEFAULT 0,
+    -- Of the recoverer where the record is uncertain, else of the sweeper.
     look_at          INTEGER,
     response_headers BLOB,
     response_body    BLOB
@@ -65,6 +67,11 @@ CREATE INDEX IF NOT EXISTS idempotency_keys_expiring ON idempotency_keys (expire
     WHERE state IN ('completed', 'failed');
 CREATE INDEX IF NOT EXISTS idempotency_keys_forgettable ON idempotency_keys (coalesce(look_at, finished_at))
     WHERE state IN ('expired', 'released');
+
+-- For whoever settles what is uncertain: by when the next look at it is due.
+CREATE INDEX IF NOT EXISTS idempotency_keys_uncertain
+    ON idempotency_keys (max(coalesce(look_at, settle_after), settle_after))
+    WHERE state = 'uncertain';
 
 -- The effects journal: an entry is written before the external call that it stands for.
 CREATE TABLE IF NOT EXISTS idempotency_effects (

@@ -8,6 +8,8 @@ mod figures;
 mod files;
 mod journal;
 mod leases;
+mod recovering;
+mod settling;
 mod sweeping;
 mod trouble;
 mod wakes;
@@ -39,6 +41,7 @@ struct Bench {
     clock: Clock,
     hands: Hands,
     store: Store,
+    attended: bool,
 }
 
 impl Bench {
@@ -46,13 +49,19 @@ impl Bench {
         Self::with(|options| options).await
     }
 
+    /// With a keeper.
+    async fn attended() -> Self {
+        Self::with(|options| SqliteOptions { attended: true, ..options }).await
+    }
+
     async fn with(options: impl FnOnce(SqliteOptions) -> SqliteOptions) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (clock, hands) = Clock::manual(START);
         let of = SqliteOptions::new(directory.path().join("samekey.db")).clock(clock.clone());
-        let of = of.min_free_bytes(0).unattended();
-        let store = Store::open(options(of)).await.unwrap();
-        Self { directory, clock, hands, store }
+        let options = options(of.min_free_bytes(0).unattended());
+        let attended = options.attended;
+        let store = Store::open(options).await.unwrap();
+        Self { directory, clock, hands, store, attended }
     }
 
     fn path(&self) -> PathBuf {
@@ -60,7 +69,8 @@ impl Bench {
     }
 
     fn options(&self) -> SqliteOptions {
-        SqliteOptions::new(self.path()).clock(self.clock.clone()).min_free_bytes(0).unattended()
+        let of = SqliteOptions::new(self.path()).clock(self.clock.clone()).min_free_bytes(0);
+        SqliteOptions { attended: self.attended, ..of }
     }
 
     /// A second store on the same file, as another process would have it.
@@ -155,6 +165,17 @@ fn answer(body: &'static str) -> StoredResponse {
 async fn finish(store: &Store, ask: &Ask, id: RecordId, fence: Fence) -> Applied {
     let event = Event::Finish(fence, Finish::Terminal(terminal(201)));
     store.apply(id, Arc::clone(&ask.policy), event, Some(answer("done"))).await.unwrap()
+}
+
+/// Waits for what another task brings about.
+async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..400 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it never came to hold");
 }
 
 const fn s(seconds: u64) -> Duration {

@@ -57,7 +57,7 @@ async fn an_answer_is_dropped_at_the_moment_it_is_due_and_not_before() {
 
 #[tokio::test]
 async fn the_store_sweeps_by_itself() {
-    let bench = Bench::with(|options| SqliteOptions { attended: true, ..options }).await;
+    let bench = Bench::attended().await;
     let ask = ask("k");
     let id = done(&bench.store, &ask).await;
     bench.hands.advance(ask.policy.retention);

@@ -1,0 +1,4 @@
+//! What operators and their programs see, through the real binary and real sockets: the admin listener and its tokens,
+//! metrics, logs, traces.
+
+mod tokens;
