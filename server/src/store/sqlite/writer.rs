@@ -285,7 +285,7 @@ impl Writer {
                 moved::tell(&self.moved, |key| self.shared.secret.log_hash("key", key));
             }
             Err(Failed::ToBegin(error) | Failed::Inside(error) | Failed::ToCommit(error)) => {
-                observe::store_failed(error)
+                observe::store_failed(error);
             }
         }
         self.moved.clear();
@@ -338,6 +338,7 @@ impl Writer {
         let mut setting = Setting {
             place: &self.shared.place,
             now,
+            latest: now.max(self.passed.measured(moment)),
             may_judge: &may_judge,
             created_at: self.created_at,
             known: &mut self.known,
