@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use http::Uri;
+use samekey_core::Timestamp;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -18,11 +19,10 @@ use super::config::{self, Loaded, Source};
 use super::logs::LogArgs;
 use super::probes::Probes;
 use super::reload::{self, refuse_unnamed};
-use super::settings::{Defaults, ServerLimits, ServerWide, duration};
+use super::settings::{Defaults, ServerLimits, ServerWide, duration, moment};
 use super::store::StoreUrl;
 use crate::admin::{self, Guard, Phase, Tokens};
-use crate::layer::{IdempotencyLayer, Operations};
-use crate::layer::{Resolve as _, register};
+use crate::layer::{IdempotencyLayer, Operations, Resolve, register};
 use crate::observe::Exporter;
 use crate::proxy::forward::{Forward, ForwardConfig};
 use crate::proxy::listen;
@@ -71,7 +71,7 @@ pub(crate) struct ServeArgs {
         default_value = "sqlite:samekey.db",
         hide_env_values = true
     )]
-    store: StoreUrl,
+    pub(super) store: StoreUrl,
 
     /// The most connections to a PostgreSQL store, of each server; one more listens
     #[arg(long, env = "SAMEKEY_STORE_CONNECTIONS", value_name = "NUMBER", value_parser = connections, default_value = "8")]
@@ -80,6 +80,11 @@ pub(crate) struct ServeArgs {
     /// Allow the SQLite store under Kubernetes, where a second pod would have a second memory
     #[arg(long, env = "SAMEKEY_SINGLE_HOST")]
     single_host: bool,
+
+    /// After a backup was restored by other means than `samekey restore`: the moment at which that was. Keys that may
+    /// be older and are not known are uncertain then. Set once for each value
+    #[arg(long, env = "SAMEKEY_HORIZON", value_name = "MOMENT", value_parser = moment::parse)]
+    horizon: Option<Timestamp>,
 
     /// Where clients find the status of a key, the contract and the pages of the codes; /api/samekey, for instance,
     /// where only /api leads here
@@ -216,6 +221,10 @@ impl Server {
         let actor = args.actor.source(&upstream, args.upstream_ca.as_deref())?;
         let probes = Probes::new(&loaded, &args)?;
         let store = open(&args, &loaded).await.context("the store cannot be used")?;
+        register(store.policies(), &loaded.table.operations());
+        if let Some(horizon) = args.horizon {
+            set_horizon(&store, horizon, loaded.others.clock_skew).await?;
+        }
         if !args.accept_unnamed_records {
             refuse_unnamed(&store, &loaded.table).await?;
         }
@@ -292,6 +301,11 @@ impl Server {
         let routes =
             admin::routes(self.store.clone(), phase.clone(), &self.guard, self.exporter.clone(), self.prefix.clone());
         let admin = tokio::spawn(admin::serve(self.admin, routes, async { drop(stopped.await) }));
+        let tended = tokio::spawn(self.exporter.tend());
+        let counted = tokio::spawn({
+            let layer = self.layer.clone();
+            async move { layer.observe().await }
+        });
         let tunnels = self.forward.tunnels();
         let service = self.layer.front(tower::Layer::layer(&self.layer, self.forward));
         let connections = listen::serve(self.public, service, signal).await;
@@ -313,7 +327,9 @@ impl Server {
         }
         drop(stop_admin);
         let _ = tokio::time::timeout(ADMIN_GRACE, admin).await;
-        reloads.abort();
+        for task in [reloads, tended, counted] {
+            task.abort();
+        }
         self.store.close().await;
         tracing::info!(event = "stopped");
         Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -347,6 +363,25 @@ fn connections(text: &str) -> Result<usize, String> {
         Ok(number @ 2..=1000) => Ok(number),
         _ => Err("write a number from 2 to 1000".into()),
     }
+}
+
+/// What was lost before the horizon is settled before anything is served.
+async fn set_horizon(store: &Store, horizon: Timestamp, clock_skew: Duration) -> anyhow::Result<()> {
+    if horizon > store.now() + clock_skew {
+        bail!(
+            "horizon {} is yet to come: every new key would be uncertain; write the moment of the restore, or take it out",
+            moment::shown(horizon)
+        );
+    }
+    if let Some(uncertain) = store.set_horizon(horizon).await.context("the horizon cannot be set")? {
+        tracing::warn!(
+            event = "horizon",
+            horizon = moment::shown(horizon),
+            uncertain,
+            "keys that may be older and are not known are uncertain from now on, and so are records that had not ended"
+        );
+    }
+    Ok(())
 }
 
 fn url(text: &str) -> Result<Uri, String> {

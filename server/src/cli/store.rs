@@ -1,9 +1,11 @@
 //! Which store a command works on.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::config::{self, Loaded, Source};
 use crate::store::{PostgresOptions, StoreError};
 
 /// `sqlite:PATH`, or the URL of a PostgreSQL database.
@@ -32,6 +34,30 @@ impl StoreUrl {
         }
     }
 
+    /// The same, or why this command is not for it.
+    pub(crate) fn into_file(self) -> anyhow::Result<PathBuf> {
+        match self {
+            Self::Sqlite(path) => Ok(path),
+            Self::Postgres(_) => anyhow::bail!(
+                "{} is copied and restored with PostgreSQL's own tools, pg_basebackup or pg_dump; samekey sees by itself that \
+                 a database was restored",
+                self.place()
+            ),
+        }
+    }
+
+    /// As the flag spells it.
+    fn word(&self) -> OsString {
+        match self {
+            Self::Sqlite(path) => {
+                let mut url = OsString::from("sqlite:");
+                url.push(path);
+                url
+            }
+            Self::Postgres(url) => url.into(),
+        }
+    }
+
     /// The options of a PostgreSQL store.
     pub(crate) fn postgres(url: &str) -> Result<PostgresOptions, StoreError> {
         PostgresOptions::new(url)
@@ -56,6 +82,45 @@ impl FromStr for StoreUrl {
                       postgres://USER:PASSWORD@HOST/DATABASE"
                 .into()),
         }
+    }
+}
+
+/// The flags of commands beside `serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct StoreArgs {
+    /// The store, as `samekey serve` is told [default: what samekey.toml says, or sqlite:samekey.db]
+    #[arg(long, env = "SAMEKEY_STORE", value_name = "STORE", hide_env_values = true)]
+    store: Option<StoreUrl>,
+
+    /// The configuration of the server [default: samekey.toml, if it is there]
+    #[arg(long, env = "SAMEKEY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// What `serve` with these flags would be told.
+    pub(crate) fn loaded(&self) -> anyhow::Result<Loaded> {
+        let mut words: Vec<OsString> = vec!["samekey".into(), "serve".into()];
+        if let Some(config) = &self.config {
+            words.extend(["--config".into(), config.into()]);
+        }
+        if let Some(store) = &self.store {
+            words.extend(["--store".into(), store.word()]);
+        }
+        config::load(&Source::of_words(words), None)
+    }
+
+    /// The store alone. Naming it is enough: what else the configuration says does not matter then.
+    pub(crate) fn url(&self) -> anyhow::Result<StoreUrl> {
+        match &self.store {
+            Some(store) => Ok(store.clone()),
+            None => Ok(self.loaded()?.args.store),
+        }
+    }
+
+    /// The store's file, for what is done to files.
+    pub(crate) fn path(&self) -> anyhow::Result<PathBuf> {
+        self.url()?.into_file()
     }
 }
 

@@ -7,31 +7,36 @@ mod case;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod error;
+mod file;
 mod hold;
 mod hub;
 mod journal;
 mod policies;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+mod sample;
+mod secret;
 pub(crate) mod sqlite;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderName, HeaderValue};
 use samekey_core::claim::{Event, Fence, Holder, Record, Refused, Say};
 use samekey_core::fingerprint::Fingerprint;
 use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy, Timestamp};
-use sha2::Sha256;
 
 pub use self::case::{Case, Cases, Look, Place};
 pub use self::error::StoreError;
+#[cfg(feature = "cli")]
+pub(crate) use self::file::secret_of;
+pub use self::file::{Backup, Erased, Restored, backup, erase, restore, restore_at};
 pub use self::hold::Hold;
 use self::hold::Holds;
 use self::hub::Hub;
@@ -42,6 +47,8 @@ pub use self::policies::Policies;
 use self::postgres::Postgres;
 #[cfg(feature = "postgres")]
 pub use self::postgres::PostgresOptions;
+pub(crate) use self::sample::{Queue, Sample};
+pub(crate) use self::secret::Secret;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
 use crate::claim::{self, WaitingRoom};
@@ -105,6 +112,8 @@ pub struct Found {
     pub id: RecordId,
     /// The operation under which it was made; another than the delivery's where that one is an alias.
     pub operation: String,
+    /// That name stood in a configuration.
+    pub configured: bool,
     /// The record.
     pub record: Record,
 }
@@ -148,9 +157,16 @@ pub struct StoredResponse {
 }
 
 /// A store of records. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Store {
+    /// Not what is in it: its secret is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
 }
 
 /// A store that whoever holds this does not keep open.
@@ -449,6 +465,10 @@ impl Store {
         on!(self, backend => backend.may_judge(lease))
     }
 
+    pub(crate) fn secret(&self) -> &Secret {
+        on!(self, backend => backend.secret())
+    }
+
     /// Whether the times in the store mean what they say: nobody stepped the clock for so long.
     pub(crate) fn trusts_times(&self, span: Duration) -> bool {
         on!(self, backend => backend.trusts_times(span))
@@ -456,18 +476,12 @@ impl Store {
 
     /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
     pub(crate) fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(on!(self, backend => backend.secret()))
-            .expect("HMAC takes keys of any length");
-        for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
-        }
-        mac.finalize().into_bytes().into()
+        self.secret().keyed_hash(purpose, parts)
     }
 
     /// What logs say in place of a key or an actor: enough to find lines that belong together.
     pub(crate) fn log_hash(&self, purpose: &str, text: &str) -> String {
-        crate::hex(&self.keyed_hash(purpose, &[text.as_bytes()])[..4])
+        self.secret().log_hash(purpose, text)
     }
 
     /// A key for an external system: the same on every attempt of the same command, and no hint at the key itself.
@@ -486,6 +500,26 @@ impl Store {
         accept_change: bool,
     ) -> Result<Option<String>, StoreError> {
         on!(self, backend => backend.keep_actor_kind(kind.to_owned(), remember, accept_change).await)
+    }
+
+    /// Removes what is stored of an actor: answers, ids of results and requests, what was noted, and the actor's id, in
+    /// whose place a keyed hash of it stands from now on. What stays protects: that a key was used, with its
+    /// fingerprint, how its command ended and its status. Works while other processes use the store. Backups are not
+    /// touched.
+    pub async fn erase(&self, actor: &Actor) -> Result<Erased, StoreError> {
+        on!(self, backend => backend.erase(actor.clone()).await)
+    }
+
+    /// Copies the store into a new file, while it is used. Claims go before.
+    pub async fn backup(&self, to: impl Into<PathBuf>) -> Result<Backup, StoreError> {
+        on!(self, backend => backend.backup(to.into()).await)
+    }
+
+    /// Sets a horizon once: `None` if this very one was set before. Otherwise of how many records nobody knows any more
+    /// how they ended.
+    #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "only the binary has it in its configuration"))]
+    pub(crate) async fn set_horizon(&self, horizon: Timestamp) -> Result<Option<usize>, StoreError> {
+        on!(self, backend => backend.set_horizon(horizon, Arc::clone(&self.inner.policies)).await)
     }
 
     /// What the store's clock shows.
@@ -510,10 +544,24 @@ impl Store {
         said
     }
 
+    /// How many records there are, and the like; costs the same however many there are.
+    pub(crate) async fn sample(&self) -> Result<Sample, StoreError> {
+        on!(self, backend => backend.sample().await)
+    }
+
+    /// Writes that wait, now.
+    pub(crate) fn queue(&self) -> Queue {
+        on!(self, backend => backend.queue())
+    }
+
     /// Where a store for tests is.
     #[cfg(all(test, feature = "testing"))]
     pub(crate) fn folder(&self) -> PathBuf {
-        self.inner.backend.folder().unwrap_or_default()
+        match &self.inner.backend {
+            Backend::Sqlite(backend) => backend.folder().unwrap_or_default(),
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(_) => PathBuf::new(),
+        }
     }
 
     /// The contract under which a record of this operation is settled: the defaults where nobody made one known.

@@ -194,7 +194,31 @@ async fn many_are_swept_in_turns_that_nobody_has_to_wait_for(bench: Bench) {
     assert_eq!(first.expired + sweep(&bench.store).await.expired, 300);
 }
 
+async fn a_clock_that_was_set_back_makes_no_forgotten_key_new(bench: Bench) {
+    under(&bench, Policy::new("orders.create"));
+    let ask = ask(&minted(START));
+    done(&bench.store, &ask).await;
+    bench.advance(REMEMBER).await;
+    assert_eq!(sweep(&bench.store).await.forgotten, 1);
+    bench.set_clock(START - DAY).await;
+    assert_eq!(say(&bench.store, &ask).await, Say::Refuse(Code::KeyExpired), "not one from the future");
+}
+
+async fn a_key_that_seemed_to_be_ahead_of_a_slow_clock_is_forgotten_with_its_time(bench: Bench) {
+    under(&bench, Policy::new("orders.create"));
+    let ask = ask(&minted(START));
+    bench.set_clock(START - DAY * 40).await;
+    done(&bench.store, &ask).await;
+    bench.advance(REMEMBER + DAY).await;
+    assert_eq!(sweep(&bench.store).await.forgotten, 0, "its own time is not old by that clock");
+    bench.set_clock(START + REMEMBER + DAY).await;
+    assert_eq!(sweep(&bench.store).await.forgotten, 1);
+    assert_eq!(say(&bench.store, &ask).await, Say::Refuse(Code::KeyExpired));
+}
+
 super::cases! {
+    a_clock_that_was_set_back_makes_no_forgotten_key_new,
+    a_key_that_seemed_to_be_ahead_of_a_slow_clock_is_forgotten_with_its_time,
     an_answer_is_dropped_at_the_moment_it_is_due_and_not_before,
     a_forgotten_key_that_carries_its_time_is_expired_and_any_other_is_new_again,
     a_key_from_the_future_is_remembered_until_its_own_time_is_old,

@@ -27,7 +27,9 @@ use super::pool::{Link, Speak};
 use super::row::{self, Inserts, Place, Updates};
 use super::sql;
 use super::{named, trail};
-use crate::store::sqlite::claims::{Stand, decide, names, unused_marks};
+use crate::store::sqlite::claims::{Stand, decide, names, unused_marks, whose};
+use crate::store::sqlite::erase::pseudonym;
+use crate::store::sqlite::moved::Moved;
 use crate::store::{Ask, By, Found, Purpose, RecordId, StoreError, Told};
 
 /// A delivery, or a key to close.
@@ -42,14 +44,16 @@ pub(in crate::store) struct Meeting {
 /// What a delivery of a batch came to, before COMMIT.
 #[derive(Debug)]
 pub(super) enum Met {
-    /// This, and whether a record that was there before changed.
-    Told(Box<Told>, bool),
+    /// This, whether a record that was there before changed, and what to tell of it.
+    Told(Box<Told>, bool, Option<Moved>),
     /// Another transaction is about this key: again in a moment.
     Later,
     Failed(StoreError),
 }
 
-const LOCK: &str = "SELECT count(pg_advisory_xact_lock(id)) FROM unnest($1::bigint[]) AS id";
+/// The horizon moves only while nobody holds its lock.
+const LOCK: &str =
+    "SELECT pg_advisory_xact_lock_shared($2), count(pg_advisory_xact_lock(id)) FROM unnest($1::bigint[]) AS id";
 const TRY_LOCK: &str = "SELECT pg_try_advisory_xact_lock(id) FROM unnest($1::bigint[]) AS id";
 
 /// A limit for each actor, because an actor may have many; in the order of the parameters.
@@ -67,7 +71,8 @@ pub(super) fn memory_text(clock: &str) -> String {
          coalesce((SELECT array_agg(operation ORDER BY operation) FROM samekey_forgotten_before \
          WHERE operation = ANY($1)), '{{}}'), \
          coalesce((SELECT array_agg(mark ORDER BY operation) FROM samekey_forgotten_before \
-         WHERE operation = ANY($1)), '{{}}')"
+         WHERE operation = ANY($1)), '{{}}'), \
+         (SELECT decode(value, 'hex') FROM samekey_meta WHERE name = 'erased')"
     )
 }
 
@@ -85,7 +90,7 @@ pub(super) fn peek_text(clock: &str) -> String {
 fn look_text() -> String {
     let columns: Vec<String> = row::COLUMNS.split(", ").map(|column| format!("r.{}", column.trim())).collect();
     format!(
-        "SELECT t.n, {} FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS t(idem_key, actor_id, n) \
+        "SELECT t.n, {} FROM unnest($1::bigint[], $2::text[], $3::text[]) AS t(n, idem_key, actor_id) \
          JOIN idempotency_keys AS r ON r.idem_key = t.idem_key AND r.actor_id = t.actor_id ORDER BY r.id",
         columns.join(", ")
     )
@@ -101,7 +106,7 @@ pub(super) async fn peek(link: &Link, ask: &Ask, db: &Database) -> Result<Option
     let found = row::read(&row, 1)?;
     let may_judge = db.may_judge_record(&ask.policy, found.id, &found.record, now);
     // Without a record nothing is claimed here, and every row with one takes its holder from the delivery.
-    let stand = Stand { gate: Gate::Open, marks: unused_marks() };
+    let stand = Stand { gate: Gate::Open, marks: unused_marks(), latest: now };
     let context = Context { now, policy: &ask.policy, may_judge, new_holder: ask.holder };
     match decide(ask, Purpose::Run, Some(&found.record), stand, &context) {
         Verdict { write: Some(_), .. } | Verdict { say: Say::Run(_), .. } => Ok(None),
@@ -118,15 +123,27 @@ pub(super) async fn peek(link: &Link, ask: &Ask, db: &Database) -> Result<Option
     }
 }
 
-/// The record of the key under any of the operation's names.
+/// The record of the key under any of the operation's names, also if its actor was erased.
 pub(super) async fn look_up(link: &impl Speak, ask: &Ask) -> Result<Option<Found>, Trouble> {
+    if let Some(found) = look_up_as(link, ask, ask.actor.stored()).await? {
+        return Ok(Some(found));
+    }
+    let kept = link.query_opt("SELECT decode(value, 'hex') FROM samekey_meta WHERE name = 'erased'", &[]).await?;
+    let Some(kept) = kept else { return Ok(None) };
+    match kept.try_get::<_, &[u8]>(0)?.try_into() {
+        Ok(secret) => look_up_as(link, ask, &pseudonym(&secret, &ask.actor)).await,
+        Err(_) => Err(Trouble::Item(StoreError::unreadable("the secret of erased actors is damaged"))),
+    }
+}
+
+async fn look_up_as(link: &impl Speak, ask: &Ask, actor: &str) -> Result<Option<Found>, Trouble> {
     let sql = format!(
         "SELECT {} FROM idempotency_keys WHERE idem_key = $1 AND actor_id = $2 AND operation = ANY($3) \
          ORDER BY state = 'released', operation <> $4, id LIMIT 1",
         row::COLUMNS
     );
     let names: Vec<&str> = names(ask).collect();
-    let row = link.query_opt(&sql, &[&ask.key.expose(), &ask.actor.stored(), &names, &&*ask.operation]).await?;
+    let row = link.query_opt(&sql, &[&ask.key.expose(), &actor, &names, &&*ask.operation]).await?;
     row.map(|row| row::read(&row, 0)).transpose()
 }
 
@@ -235,6 +252,7 @@ pub(super) async fn meet(link: &Link, items: &[&Meeting], db: &Database) -> Resu
             met[change.item] = Some(Met::Later);
         }
     }
+    let fresh: HashSet<usize> = inserted.iter().map(|(item, _)| *item).collect();
     commit(link, items, &inserts, inserted, look.now, &mut told, &mut met).await?;
     for profile in kept.stored {
         db.keep(&profile);
@@ -243,11 +261,24 @@ pub(super) async fn meet(link: &Link, items: &[&Meeting], db: &Database) -> Resu
     for (item, (met, told)) in met.into_iter().zip(told).enumerate() {
         outcomes.push(match (met, told) {
             (Some(met), _) => met,
-            (None, Some(told)) => Met::Told(Box::new(told), changed.contains(&item)),
+            (None, Some(told)) => {
+                let moved = moved(&items[item].ask, &told, &changes, item, &fresh);
+                Met::Told(Box::new(told), changed.contains(&item), moved)
+            }
             (None, None) => Met::Later,
         });
     }
     complete(link, outcomes).await
+}
+
+/// What metrics and log hear of a delivery's write.
+fn moved(ask: &Ask, told: &Told, changes: &[Change], item: usize, fresh: &HashSet<usize>) -> Option<Moved> {
+    let found = told.found.as_ref()?;
+    let before = changes.iter().find(|change| change.item == item).map(|change| &change.seen.record);
+    if before.is_none() && !fresh.contains(&item) {
+        return None;
+    }
+    Moved::new(whose(ask, found), (before, Some(&found.record)), By::delivery(&found.record), told.now)
 }
 
 fn is_fenced(ask: &Ask) -> bool {
@@ -257,15 +288,22 @@ fn is_fenced(ask: &Ask) -> bool {
 /// Locks and looks, all under way at once: the server works them off in their order.
 async fn look(link: &Link, items: &[&Meeting], db: &Database) -> Result<Look, Trouble> {
     let mut quotas: BTreeMap<i64, (&Actor, i64)> = BTreeMap::new();
-    let (mut keys, mut actors, mut key_locks) = (Vec::new(), Vec::new(), Vec::new());
+    let erased = db.erased();
+    let (mut asked_by, mut keys, mut actors, mut key_locks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut fence: (Vec<i64>, Vec<&str>, Vec<&str>, Vec<&str>) = Default::default();
     let mut marked: BTreeSet<&str> = [""].into();
     for (item, meeting) in items.iter().enumerate() {
         let ask = &meeting.ask;
         let quota = quotas.entry(sql::quota_lock(&ask.actor)).or_insert((&ask.actor, 0));
         quota.1 = quota.1.max(ask.policy.quota.into());
+        asked_by.push(item as i64);
         keys.push(ask.key.expose());
-        actors.push(ask.actor.stored());
+        actors.push(ask.actor.stored().to_owned());
+        if let Some(secret) = &erased {
+            asked_by.push(item as i64);
+            keys.push(ask.key.expose());
+            actors.push(pseudonym(secret, &ask.actor));
+        }
         key_locks.push(sql::key_lock(ask.actor.stored(), ask.key.expose()));
         marked.extend(names(ask));
         if is_fenced(ask) {
@@ -292,10 +330,10 @@ async fn look(link: &Link, items: &[&Meeting], db: &Database) -> Result<Look, Tr
     }
     let (fenced, fence_keys, fence_actors, fence_names) = &fence;
     let looks: [&[&(dyn ToSql + Sync)]; 6] = [
-        &[&quota_locks],
+        &[&quota_locks, &sql::HORIZON_LOCK],
         &[&key_locks],
         &[&marked],
-        &[&keys, &actors],
+        &[&asked_by, &keys, &actors],
         &[&counted, &limits],
         &[fenced, fence_keys, fence_actors, fence_names],
     ];
@@ -313,11 +351,17 @@ async fn look(link: &Link, items: &[&Meeting], db: &Database) -> Result<Look, Tr
     for (fence, item) in fences.iter().enumerate() {
         ours[*item] &= locked[items.len() + fence];
     }
+    let kept: Option<&[u8]> = memory.try_get(4)?;
+    if kept != erased.as_ref().map(|secret| &secret[..]) {
+        // The first actor was erased since this process last looked: their records have to be looked for as well.
+        db.set_erased(kept);
+        ours.fill(false);
+    }
     let operations: Vec<String> = memory.try_get(2)?;
     let marks: Vec<i64> = memory.try_get(3)?;
     let mut records: Vec<Result<Vec<Found>, StoreError>> = items.iter().map(|_| Ok(Vec::new())).collect();
     for row in &found {
-        let item = row.try_get::<_, i64>(0)? as usize - 1;
+        let item = row.try_get::<_, i64>(0)? as usize;
         match (row::read(row, 1), &mut records[item]) {
             (Ok(found), Ok(records)) => records.push(found),
             (Err(Trouble::Item(error)), records) => *records = Err(error),
@@ -372,7 +416,7 @@ fn decide_one(
         None => db.may_judge(ask.policy.lease),
     };
     let context = Context { now: look.now, policy: &ask.policy, may_judge, new_holder: new_holder(db)? };
-    let stand = Stand { gate, marks };
+    let stand = Stand { gate, marks, latest: db.latest(look.now) };
     Ok((decide(ask, *purpose, found.as_ref().map(|found| &found.record), stand, &context), found))
 }
 
@@ -495,7 +539,12 @@ async fn commit(
                     trail::add(link, *id, (None, &record), By::delivery(&record), None, now).await?;
                 }
                 if let Some(told) = &mut told[item] {
-                    told.found = Some(Found { id: *id, operation: ask.operation.to_string(), record });
+                    told.found = Some(Found {
+                        id: *id,
+                        operation: ask.operation.to_string(),
+                        configured: ask.configured,
+                        record,
+                    });
                 }
             }
             // Somebody without locks was first.
@@ -511,7 +560,7 @@ async fn commit(
 /// After COMMIT: reads the responses and profiles that are told.
 async fn complete(link: &Link, mut outcomes: Vec<Met>) -> Result<Vec<Met>, Trouble> {
     for outcome in &mut outcomes {
-        let Met::Told(told, _) = outcome else { continue };
+        let Met::Told(told, ..) = outcome else { continue };
         let read = async {
             if let (Say::Replay | Say::Refuse(Code::ResponseNotStored), Some(found)) = (&told.say, &told.found) {
                 told.response = row::response(link, found.id).await?;

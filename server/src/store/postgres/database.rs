@@ -21,6 +21,8 @@ use super::{PostgresOptions, claims, error, pool, sql};
 use crate::clock::Clock;
 use crate::store::hold::Holds;
 use crate::store::hub::{Hub, Name};
+use crate::store::secret::Secret;
+use crate::store::sqlite::moved::{self, Moved};
 use crate::store::{RecordId, StoreError};
 
 /// A configuration has tens of profiles; more come from many deploys under one process.
@@ -51,10 +53,12 @@ pub(super) struct Database {
     pub(super) notices: Notices,
     pub(super) dated: Dated,
     pub(super) created_at: Timestamp,
+    pub(super) secret: Secret,
     pub(super) statement_timeout: Duration,
     pub(super) lock_timeout: Duration,
     profiles: Mutex<HashMap<ProfileId, Arc<Profile>>>,
     measured: Mutex<Measured>,
+    erased: Mutex<Option<[u8; 32]>>,
     seen: Mutex<Seen>,
 }
 
@@ -101,10 +105,12 @@ impl Database {
                 memory: claims::memory_text(&clock),
             },
             created_at: birth.created_at,
+            secret: Secret::new(&birth.secret),
             statement_timeout: options.statement_timeout,
             lock_timeout: options.lock_timeout,
             profiles: Mutex::default(),
             measured: Mutex::default(),
+            erased: Mutex::default(),
             seen: Mutex::new(Seen { judge, read: None, answered: now, failing: false, unwritable: None }),
         })
     }
@@ -169,6 +175,26 @@ impl Database {
 
     pub(super) fn measured(&self) -> MutexGuard<'_, Measured> {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By when keys are believed: a clock that was set back must not make an old key look like one from the future.
+    pub(super) fn latest(&self, now: Timestamp) -> Timestamp {
+        now.max(self.measured().measured(self.clock.monotonic()))
+    }
+
+    /// How erased actors are called, if somebody was erased, as far as this process knows.
+    pub(super) fn erased(&self) -> Option<[u8; 32]> {
+        *self.erased.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_erased(&self, secret: Option<&[u8]>) {
+        let secret = secret.and_then(|secret| secret.try_into().ok());
+        *self.erased.lock().unwrap_or_else(PoisonError::into_inner) = secret;
+    }
+
+    /// Tells metrics and log what a transaction changed, once it is committed.
+    pub(super) fn tell(&self, moved: &[Moved]) {
+        moved::tell(moved, |key| self.secret.log_hash("key", key));
     }
 
     /// By when the sweeper forgets.

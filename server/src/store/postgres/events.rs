@@ -17,14 +17,15 @@ use super::queue::Applying;
 use super::row::{self, Updates};
 use super::{effects, sql, trail};
 use crate::store::sqlite::claims::as_stored;
+use crate::store::sqlite::moved::{Moved, Whose};
 use crate::store::sqlite::row::signed;
 use crate::store::{Applied, By, Change, Note, RecordId, Step, StoreError};
 
 /// What an event of a batch came to, before COMMIT.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// This, and whose record was written.
-    Applied(Box<Applied>, Option<(String, String)>),
+    /// This, whose record was written, and what to tell of it.
+    Applied(Box<Applied>, Option<(String, String)>, Option<Moved>),
     /// The record is another transaction's, or was written in this one: again in a moment.
     Later,
     Failed(StoreError),
@@ -35,13 +36,13 @@ struct Loaded {
     record: Record,
     actor: String,
     key: String,
-    /// Under which name its key is forgotten.
-    mark_name: String,
+    operation: String,
+    configured: bool,
 }
 
 fn load_text() -> String {
     format!(
-        "SELECT {}, actor_id, idem_key, CASE WHEN configured THEN operation ELSE '' END FROM idempotency_keys \
+        "SELECT {}, actor_id, idem_key FROM idempotency_keys \
          WHERE id = ANY($1) ORDER BY id FOR UPDATE",
         row::COLUMNS
     )
@@ -68,7 +69,8 @@ async fn load(
                 record: found.record,
                 actor: row.try_get(at)?,
                 key: row.try_get(at + 1)?,
-                mark_name: row.try_get(at + 2)?,
+                operation: found.operation,
+                configured: found.configured,
             }),
             Err(Trouble::Item(error)) => Err(error),
             Err(trouble) => return Err(trouble),
@@ -134,13 +136,13 @@ async fn apply_noting<'d>(
     let mut outcomes = Vec::with_capacity(changes.len());
     for (item, change) in changes.iter().copied().enumerate() {
         let id = change.id;
-        let Loaded { record, actor, key, mark_name } = match loaded.get(&id) {
+        let Loaded { record, actor, key, operation, configured } = match loaded.get(&id) {
             _ if touched.contains(&id) => {
                 outcomes.push(Outcome::Later);
                 continue;
             }
             None => {
-                outcomes.push(Outcome::Applied(Box::new(Applied { record: None, refused: None }), None));
+                outcomes.push(Outcome::Applied(Box::new(Applied { record: None, refused: None }), None, None));
                 continue;
             }
             Some(Err(error)) => {
@@ -152,7 +154,7 @@ async fn apply_noting<'d>(
         let scope = (actor.clone(), key.clone());
         if doubt(item).is_some_and(|written| written.as_ref() == Some(record)) {
             let applied = Applied { record: Some(record.clone()), refused: None };
-            outcomes.push(Outcome::Applied(Box::new(applied), Some(scope)));
+            outcomes.push(Outcome::Applied(Box::new(applied), Some(scope), None));
             continue;
         }
         let context = Context {
@@ -178,7 +180,15 @@ async fn apply_noting<'d>(
                 (wrote(change, record, after, true, &event, &mut updates, &mut written), Some(scope))
             }
             Ok(Write::Delete { mark }) => {
-                if !delete(link, id, record, &scope, mark.map(|mark| (mark_name.as_str(), mark))).await? {
+                if !delete(
+                    link,
+                    id,
+                    record,
+                    &scope,
+                    mark.map(|mark| (if *configured { operation.as_str() } else { "" }, mark)),
+                )
+                .await?
+                {
                     outcomes.push(Outcome::Later);
                     continue;
                 }
@@ -192,7 +202,11 @@ async fn apply_noting<'d>(
                 written.clone_from(&applied.record);
             }
         }
-        outcomes.push(Outcome::Applied(Box::new(applied), scope));
+        let whose = Whose { id, operation, configured: *configured, policy: &change.policy, key };
+        let moved =
+            scope.is_some().then(|| Moved::new(whose, (Some(record), applied.record.as_ref()), By::event(&event), now));
+        let moved = moved.flatten().map(|moved| Moved { who: change.note.who.clone(), ..moved });
+        outcomes.push(Outcome::Applied(Box::new(applied), scope, moved));
     }
     write(link, &updates, &written, now).await?;
     Ok(outcomes)

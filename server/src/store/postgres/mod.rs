@@ -19,6 +19,7 @@ mod cases;
 pub(crate) mod claims;
 mod database;
 mod effects;
+mod erase;
 pub(crate) mod error;
 mod events;
 mod heartbeat;
@@ -31,6 +32,7 @@ mod passed;
 mod pool;
 mod queue;
 mod row;
+mod sample;
 pub(crate) mod sql;
 mod sweep;
 #[cfg(test)]
@@ -41,24 +43,27 @@ mod trail;
 mod writer;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use samekey_core::claim::Say;
 use samekey_core::problem::Code;
-use samekey_core::{Policy, Timestamp};
+use samekey_core::{Actor, Policy, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use self::database::Database;
 pub use self::options::PostgresOptions;
 use self::queue::Job;
+use self::timeline::Timeline;
 use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
+use super::secret::Secret;
 use super::{
-    Applied, Ask, Cases, Change, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Policies,
-    Purpose, RecordId, Step, StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Backup, Cases, Change, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look,
+    Policies, Purpose, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::Clock;
 
@@ -69,7 +74,7 @@ pub(crate) use self::open::TABLES;
 #[derive(Debug)]
 pub(super) struct Postgres {
     db: Arc<Database>,
-    secret: [u8; 32],
+    timeline: Arc<Timeline>,
     capacity: usize,
     /// End when the queue is closed and empty.
     writers: Mutex<Vec<JoinHandle<()>>>,
@@ -81,11 +86,11 @@ impl Postgres {
     /// Connects, brings the tables up to date and starts the writers.
     pub(super) async fn open(options: PostgresOptions, holds: Arc<Holds>) -> Result<(Self, Arc<Hub>), StoreError> {
         let birth = open::open(&options).await?;
-        let timeline = Arc::new(timeline::Timeline::new(options.clone()));
+        let timeline = Arc::new(Timeline::new(options.clone()));
         timeline.settle().await?;
         let hub = Arc::new(Hub::new(birth.secret));
         let (notices, noticed) = listen::notices();
-        let db = Arc::new(Database::new(&options, birth, timeline, Arc::clone(&hub), holds, notices)?);
+        let db = Arc::new(Database::new(&options, birth, Arc::clone(&timeline), Arc::clone(&hub), holds, notices)?);
         // The first of them proves that a pool can be had, and shows the database's clock.
         db.look_at_clock().await?;
         db.resume().await?;
@@ -98,11 +103,11 @@ impl Postgres {
         ];
         let capacity = options.queue_capacity.max(2);
         let writers = Mutex::new(writers);
-        Ok((Self { db, secret: birth.secret, capacity, writers, others }, hub))
+        Ok((Self { db, timeline, capacity, writers, others }, hub))
     }
 
-    pub(super) fn secret(&self) -> &[u8; 32] {
-        &self.secret
+    pub(super) fn secret(&self) -> &Secret {
+        &self.db.secret
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -207,6 +212,32 @@ impl Postgres {
 
     pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
         self.ask(|reply| Job::Sweep { policies, reply }).await
+    }
+
+    pub(super) async fn erase(&self, actor: Actor) -> Result<Erased, StoreError> {
+        erase::erase(&self.db, &actor).await
+    }
+
+    /// Another program does that better.
+    #[allow(clippy::unused_async, reason = "a verb as the others")]
+    pub(super) async fn backup(&self, _: PathBuf) -> Result<Backup, StoreError> {
+        Err(StoreError::misuse("a PostgreSQL store is copied with PostgreSQL's own tools, pg_basebackup or pg_dump"))
+    }
+
+    pub(super) async fn set_horizon(
+        &self,
+        horizon: Timestamp,
+        policies: Arc<Policies>,
+    ) -> Result<Option<usize>, StoreError> {
+        self.timeline.configure(horizon, &policies).await
+    }
+
+    pub(super) async fn sample(&self) -> Result<Sample, StoreError> {
+        self.db.read(|link| async move { sample::take(&link).await }).await
+    }
+
+    pub(super) fn queue(&self) -> Queue {
+        Queue { length: self.db.queue.asked_for(), capacity: self.capacity }
     }
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {

@@ -51,7 +51,8 @@ impl<'a, 't> Own<'a, 't> {
     /// Waits until no other transaction is about this key.
     pub(crate) async fn lock(&self, ask: &Ask) -> Result<(), tokio_postgres::Error> {
         let lock = sql::key_lock(ask.actor.stored(), ask.key.expose());
-        Speak::execute(self.tx, "SELECT pg_advisory_xact_lock($1)", &[&lock]).await.map(drop)
+        let locks = "SELECT pg_advisory_xact_lock_shared($1), pg_advisory_xact_lock($2)";
+        Speak::execute(self.tx, locks, &[&sql::HORIZON_LOCK, &lock]).await.map(drop)
     }
 
     /// The delivery, under the key's lock.
@@ -81,7 +82,7 @@ impl<'a, 't> Own<'a, 't> {
         // Claims in a transaction have no heartbeat and no process that could judge them: whoever committed one
         // without its end left it, and its deadline tells.
         let context = Context { now, policy: &ask.policy, may_judge: true, new_holder: crate::new_holder() };
-        let stand = Stand { gate: Gate::Open, marks };
+        let stand = Stand { gate: Gate::Open, marks, latest: now };
         let record = found.as_ref().map(|found| &found.record);
         let Verdict { write, say } = decide(ask, Purpose::Run, record, stand, &context);
         let found = match (write, found) {
@@ -102,7 +103,7 @@ impl<'a, 't> Own<'a, 't> {
                 let row = Speak::query_opt(tx, row::INSERT, &inserts.parameters()).await?.ok_or_else(changed)?;
                 let id = RecordId(row.try_get(0)?);
                 trail::add(tx, id, (None, &record), By::delivery(&record), None, now).await?;
-                Some(Found { id, operation: ask.operation.to_string(), record })
+                Some(Found { id, operation: ask.operation.to_string(), configured: ask.configured, record })
             }
             (Some(record), Some(seen)) => {
                 if Updates::one(seen.id, seen.record.revision, &record, None).write(tx).await? == 0 {

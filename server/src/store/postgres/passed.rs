@@ -26,9 +26,14 @@ impl Measured {
         self.written = monotonic;
     }
 
+    /// Whatever the wall clock shows.
+    pub(super) fn measured(&self, monotonic: Duration) -> Timestamp {
+        self.clock.map_or(Timestamp::from_millis(i64::MIN), |clock| clock.now(monotonic))
+    }
+
     /// By when the sweeper forgets: never ahead of the wall clock, either.
     pub(super) fn now(&self, wall: Timestamp, monotonic: Duration) -> Timestamp {
-        self.clock.map_or(Timestamp::from_millis(i64::MIN), |clock| clock.now(monotonic).min(wall))
+        self.measured(monotonic).min(wall)
     }
 
     /// What is to be written down, if that is due, or at the end.

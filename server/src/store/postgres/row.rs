@@ -15,10 +15,11 @@ use crate::store::{Found, RecordId, StoreError, StoredResponse};
 /// What [`read`] reads, in its order.
 pub(super) const COLUMNS: &str = "id, payload_hash, state, attempt, holder, took_over, revision, lease_until, \
      deadline, settle_after, not_before, reason, ended, status_code, result_id, response_body IS NOT NULL, \
-     created_at, finished_at, expires_at, operation, effects_open, effects_finished, effects_not_applied";
+     created_at, finished_at, expires_at, operation, effects_open, effects_finished, effects_not_applied, \
+     configured";
 
 /// How many columns [`COLUMNS`] names.
-pub(super) const COLUMN_COUNT: usize = 23;
+pub(super) const COLUMN_COUNT: usize = 24;
 
 fn moment(millis: Option<i64>) -> Option<Timestamp> {
     millis.map(Timestamp::from_millis)
@@ -73,7 +74,7 @@ pub(super) fn read(row: &Row, at: usize) -> Result<Found, Trouble> {
         expires_at: optional(18)?,
         effects: Effects { open: small(number(20)?), finished: small(number(21)?), not_applied: small(number(22)?) },
     };
-    Ok(Found { id: RecordId(id), operation: row.try_get(at + 19)?, record })
+    Ok(Found { id: RecordId(id), operation: row.try_get(at + 19)?, configured: row.try_get(at + 23)?, record })
 }
 
 /// PostgreSQL's text holds no NUL; what an answer says of itself must not keep it from being stored.

@@ -25,7 +25,7 @@ const MOST: i64 = 128;
 const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
 
 /// The contract of a record of another process: that its answer is over stands in the record itself.
-static FOREIGN: LazyLock<Arc<Policy>> = LazyLock::new(|| Arc::new(Policy::new("of another process")));
+static FOREIGN: LazyLock<Arc<Policy>> = LazyLock::new(|| Arc::new(Policy::new(crate::observe::OTHER)));
 
 const EXPIRING: &str = "SELECT id, idem_key, operation, configured FROM idempotency_keys \
      WHERE state IN ('completed', 'failed') AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
@@ -44,15 +44,15 @@ struct Due {
 pub(super) async fn turn(link: &Link, policies: &Policies, db: &Database) -> Result<Swept, Trouble> {
     let now = Timestamp::from_millis(link.query_one(&db.dated.now, &[]).await?.try_get(0)?);
     db.clock_shows(now);
-    let sure = db.passed(now);
+    let (sure, latest) = (db.passed(now), db.latest(now));
     let mut swept = Swept::default();
 
     let due = list(link, EXPIRING, now, policies).await?;
-    swept.expired = expire(link, &due, sure, db).await?;
+    swept.expired = expire(link, &due, (sure, latest), db).await?;
     swept.more = due.len() as i64 == MOST && swept.expired > 0;
 
     let due = list(link, FORGETTABLE, sure, policies).await?;
-    swept.forgotten = forget(link, &due, sure, db).await?;
+    swept.forgotten = forget(link, &due, (sure, latest), db).await?;
     swept.more |= due.len() as i64 == MOST;
 
     let row = link
@@ -77,7 +77,12 @@ async fn list(link: &Link, sql: &str, now: Timestamp, policies: &Policies) -> Re
 }
 
 /// The answers go, what they came to stays. Says how many went.
-async fn expire(link: &Link, due: &[Due], sure: Timestamp, db: &Database) -> Result<usize, Trouble> {
+async fn expire(
+    link: &Link,
+    due: &[Due],
+    (sure, latest): (Timestamp, Timestamp),
+    db: &Database,
+) -> Result<usize, Trouble> {
     let changes: Vec<Change> = due
         .iter()
         .map(|due| {
@@ -91,7 +96,7 @@ async fn expire(link: &Link, due: &[Due], sure: Timestamp, db: &Database) -> Res
     for (due, applied) in due.iter().zip(apply(link, &changes, None, db).await?) {
         if let Some(Applied { record: Some(record), refused: None }) = applied {
             let look_at = match &due.policy {
-                Some(policy) => earliest(&record, key_time(&due.key, policy, sure), policy),
+                Some(policy) => earliest(&record, key_time(&due.key, policy, latest), policy),
                 None => sure + LOOK_AGAIN,
             };
             again.push((due.id, look_at));
@@ -102,7 +107,12 @@ async fn expire(link: &Link, due: &[Due], sure: Timestamp, db: &Database) -> Res
 }
 
 /// The records go that may. Others are looked at again when they may. Says how many went.
-async fn forget(link: &Link, due: &[Due], now: Timestamp, db: &Database) -> Result<usize, Trouble> {
+async fn forget(
+    link: &Link,
+    due: &[Due],
+    (now, latest): (Timestamp, Timestamp),
+    db: &Database,
+) -> Result<usize, Trouble> {
     let mut again = Vec::new();
     let mut known = Vec::new();
     let row = link
@@ -132,7 +142,7 @@ async fn forget(link: &Link, due: &[Due], now: Timestamp, db: &Database) -> Resu
         let marks = Marks { forgotten_before: newest.map_or(start, |mark| start.max(mark)), horizon };
         let context = Context { now, policy, may_judge: false, new_holder: crate::new_holder() };
         let forget_limit = marks.forget_limit(now - policy.remember, &context);
-        let key_time = key_time(&due.key, policy, now);
+        let key_time = key_time(&due.key, policy, latest);
         known.push((due, policy, marks, key_time, change(due.id, policy, Event::Sweep { key_time, forget_limit })));
     }
     let changes: Vec<Change> = known.iter().map(|(.., change)| change.clone()).collect();
@@ -168,14 +178,20 @@ async fn apply(
     }
     let changes: Vec<&Change> = changes.iter().collect();
     let outcomes = events::apply(link, &changes, now, db).await?;
-    Ok(outcomes
+    let mut told = Vec::new();
+    let applied = outcomes
         .into_iter()
         .map(|outcome| match outcome {
-            Outcome::Applied(applied, _) => Some(*applied),
+            Outcome::Applied(applied, _, moved) => {
+                told.extend(moved);
+                Some(*applied)
+            }
             // Another transaction is about it, or it cannot be read.
             Outcome::Later | Outcome::Failed(_) => None,
         })
-        .collect())
+        .collect();
+    db.tell(&told);
+    Ok(applied)
 }
 
 async fn look_again(link: &Link, looks: &[(RecordId, Timestamp)]) -> Result<(), Trouble> {

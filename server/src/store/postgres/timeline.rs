@@ -9,15 +9,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use samekey_core::Policy;
+use samekey_core::Timestamp;
 use samekey_core::claim::{self, Context, Event, Write};
-use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Transaction};
 
 use super::error::{self, Trouble};
 use super::row::{self, Updates};
-use super::{PostgresOptions, pool, sql};
-use crate::store::{Found, StoreError};
+use super::{PostgresOptions, pool, sql, trail};
+use crate::store::{By, Note, Policies, StoreError};
 
 /// The timeline that WAL is written on now. `pg_control_checkpoint` names that of the last checkpoint, which after a
 /// promotion is for a while the old one.
@@ -72,30 +71,20 @@ impl Timeline {
         let mut client = pool::connect(&self.options).await?;
         let Some(current) = current(&client, &place).await? else { return Ok(()) };
         let settled = async {
-            let tx = client.transaction().await?;
-            // Another process may be at it; whoever comes second finds it done.
-            tx.batch_execute(
-                "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = on",
-            )
-            .await?;
-            tx.execute("SELECT pg_advisory_xact_lock($1)", &[&sql::HORIZON_LOCK]).await?;
-            let kept: Option<String> = tx
-                .query_opt("SELECT value FROM samekey_meta WHERE name = 'timeline'", &[])
-                .await?
-                .map(|row| row.get(0));
+            let tx = begin(&mut client).await?;
+            let kept = noted(&tx, "timeline").await?;
             let marked = match kept {
-                Some(kept) if kept != current => Some(self.mark(&tx).await?),
+                Some(kept) if kept != current => {
+                    let now = self.clock(&tx).await?;
+                    Some(mark(&tx, now, now, "another timeline of the database", &self.options.policies).await?)
+                }
                 _ => None,
             };
-            tx.execute(
-                "INSERT INTO samekey_meta VALUES ('timeline', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                &[&current],
-            )
-            .await?;
+            note(&tx, "timeline", &current).await?;
             tx.commit().await?;
             Ok(marked)
         };
-        let marked: Option<u64> = settled.await.map_err(|trouble: Trouble| trouble.into_error(&place))?;
+        let marked: Option<usize> = settled.await.map_err(|trouble: Trouble| trouble.into_error(&place))?;
         if let Some(records) = marked {
             tracing::warn!(
                 event = "horizon",
@@ -107,55 +96,48 @@ impl Timeline {
         Ok(())
     }
 
-    /// Row H1 of core's table for every record, and the horizon.
-    async fn mark(&self, tx: &Transaction<'_>) -> Result<u64, Trouble> {
-        let now: i64 = tx.query_one(&format!("SELECT {}", sql::clock(&self.options)), &[]).await?.get(0);
-        let page = format!(
-            "SELECT {}, configured FROM idempotency_keys WHERE state IN ('in_progress', 'released', 'uncertain') AND id > $1 \
-             ORDER BY id LIMIT $2 FOR UPDATE",
-            row::COLUMNS
-        );
-        let (mut last, mut marked) = (0_i64, 0);
-        loop {
-            let rows = tx.query(&page, &[&last, &PAGE]).await?;
-            let mut updates = Updates::default();
-            for row in &rows {
-                let found = row::read(row, 0)?;
-                last = found.id.0;
-                let known = self.options.policies.of(&found.operation, row.try_get(row::COLUMN_COUNT)?);
-                let policy = known.unwrap_or_else(|| Arc::new(foreign(&found)));
-                let context = Context {
-                    now: samekey_core::Timestamp::from_millis(now),
-                    policy: &policy,
-                    may_judge: false,
-                    new_holder: crate::new_holder(),
-                };
-                if let Ok(Write::Update(written)) = claim::transition(&found.record, &Event::Horizon, &context) {
-                    updates.push(found.id, found.record.revision, &written, None);
-                }
+    /// A horizon that stands in the configuration: once for each value. `None`: this one was set before.
+    pub(super) async fn configure(&self, horizon: Timestamp, policies: &Policies) -> Result<Option<usize>, StoreError> {
+        let mut client = pool::connect(&self.options).await?;
+        let set = async {
+            let tx = begin(&mut client).await?;
+            let value = horizon.as_millis().to_string();
+            if noted(&tx, "horizon_configured").await?.as_ref() == Some(&value) {
+                return Ok(None);
             }
-            if updates.len() > 0 {
-                let parameters: Vec<&(dyn ToSql + Sync)> = updates.parameters();
-                marked += tx.query(row::UPDATE, &parameters).await?.len() as u64;
-            }
-            if rows.len() < PAGE as usize {
-                break;
-            }
-        }
-        tx.execute(
-            "INSERT INTO samekey_meta VALUES ('horizon', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            &[&now.to_string()],
-        )
-        .await?;
-        Ok(marked)
+            note(&tx, "horizon_configured", &value).await?;
+            let now = self.clock(&tx).await?;
+            let marked = mark(&tx, horizon, now, "a horizon was configured", policies).await?;
+            tx.commit().await?;
+            Ok(Some(marked))
+        };
+        set.await.map_err(|trouble: Trouble| trouble.into_error(&self.options.place()))
+    }
+
+    async fn clock(&self, tx: &Transaction<'_>) -> Result<Timestamp, Trouble> {
+        let row = tx.query_one(&format!("SELECT {}", sql::clock(&self.options)), &[]).await?;
+        Ok(Timestamp::from_millis(row.try_get(0)?))
     }
 }
 
-/// The contract of a record that nobody named here: what its claim shows of it, and the defaults.
-fn foreign(found: &Found) -> Policy {
-    let policy = Policy::new(found.operation.clone());
-    let timeout = policy.timeout.max(found.record.deadline.since(found.record.created_at));
-    policy.timeout(timeout)
+/// Under the horizon's lock nobody claims. Another process may be at it; whoever comes second finds it done.
+async fn begin(client: &mut Client) -> Result<Transaction<'_>, Trouble> {
+    let tx = client.transaction().await?;
+    tx.batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = on")
+        .await?;
+    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&sql::HORIZON_LOCK]).await?;
+    Ok(tx)
+}
+
+async fn noted(tx: &Transaction<'_>, name: &str) -> Result<Option<String>, Trouble> {
+    let row = tx.query_opt("SELECT value FROM samekey_meta WHERE name = $1", &[&name]).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+async fn note(tx: &Transaction<'_>, name: &str, value: &str) -> Result<(), Trouble> {
+    let sql = "INSERT INTO samekey_meta VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    tx.execute(sql, &[&name, &value]).await?;
+    Ok(())
 }
 
 /// `None` where the server does not tell, as one that only speaks PostgreSQL's protocol.
@@ -168,5 +150,53 @@ async fn current(client: &Client, place: &Arc<str>) -> Result<Option<String>, St
             Ok(None)
         }
         Err(error) => Err(error::of(place, &error)),
+    }
+}
+
+/// Row H1 of core's table for every record, and the horizon, which never moves back. Says how many changed.
+async fn mark(
+    tx: &Transaction<'_>,
+    horizon: Timestamp,
+    now: Timestamp,
+    why: &str,
+    policies: &Policies,
+) -> Result<usize, Trouble> {
+    tx.execute(
+        "INSERT INTO samekey_meta AS m VALUES ('horizon', $1) ON CONFLICT (name) \
+         DO UPDATE SET value = greatest(m.value::bigint, excluded.value::bigint)::text",
+        &[&horizon.as_millis().to_string()],
+    )
+    .await?;
+    let page = format!(
+        "SELECT {} FROM idempotency_keys WHERE state IN ('in_progress', 'released', 'uncertain') AND id > $1 \
+         ORDER BY id LIMIT $2 FOR UPDATE",
+        row::COLUMNS
+    );
+    let longest = Arc::new(policies.slowest());
+    let note = Note { who: None, why: Some(why.to_owned()) };
+    let (mut last, mut marked) = (0_i64, 0);
+    loop {
+        let rows = tx.query(&page, &[&last, &PAGE]).await?;
+        let mut updates = Updates::default();
+        let mut steps = Vec::new();
+        for row in &rows {
+            let found = row::read(row, 0)?;
+            last = found.id.0;
+            let policy = policies.of(&found.operation, found.configured).unwrap_or_else(|| Arc::clone(&longest));
+            let context = Context { now, policy: &policy, may_judge: false, new_holder: crate::new_holder() };
+            if let Ok(Write::Update(written)) = claim::transition(&found.record, &Event::Horizon, &context) {
+                updates.push(found.id, found.record.revision, &written, None);
+                steps.push((found, written));
+            }
+        }
+        if updates.len() > 0 {
+            marked += updates.write(tx).await?;
+        }
+        for (found, written) in &steps {
+            trail::add(tx, found.id, (Some(&found.record), written), By::Restore, Some(&note), now).await?;
+        }
+        if rows.len() < PAGE as usize {
+            return Ok(marked);
+        }
     }
 }

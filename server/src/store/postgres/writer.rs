@@ -2,7 +2,7 @@
 //! COMMIT returned.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::claims::{self, Meeting, Met};
 use super::database::Database;
@@ -11,6 +11,7 @@ use super::events::{self, Outcome};
 use super::pool::{Link, Speak};
 use super::queue::{Applying, Batch, Delivery, Job, Reply};
 use super::{cases, effects, passed, pool, sweep};
+use crate::observe;
 use crate::store::StoreError;
 use crate::store::hub::Name;
 
@@ -47,19 +48,22 @@ pub(super) async fn run(db: Arc<Database>) {
 }
 
 /// `work` begins a transaction and commits it.
-async fn transact<T, F>(db: &Database, work: impl FnOnce(Arc<Link>) -> F) -> Result<T, Failed>
+async fn transact<T, F>(db: &Database, writes: usize, work: impl FnOnce(Arc<Link>) -> F) -> Result<T, Failed>
 where
     F: Future<Output = Result<T, Trouble>>,
 {
     let begun = db.clock.monotonic();
     let link = db.link().await.map(Arc::new).map_err(|error| {
+        observe::store_failed(&error);
         db.wrote(begun, false);
         Failed::ToConnect(error)
     })?;
     // Several statements, each under the server's own limit: this is for a server that says nothing.
     let limit = db.statement_timeout * 2;
+    let began = Instant::now();
     match tokio::time::timeout(limit, work(Arc::clone(&link))).await {
         Ok(Ok(value)) => {
+            observe::committed(began.elapsed(), writes);
             pool::give_back(link);
             db.wrote(begun, true);
             Ok(value)
@@ -71,6 +75,7 @@ where
         Ok(Err(Trouble::Postgres(error))) => {
             db.wrote(begun, false);
             let said = error::of(&db.place, &error);
+            observe::store_failed(&said);
             if error::is_connection(&error) {
                 db.silent();
                 return Err(Failed::Lost(said));
@@ -87,14 +92,14 @@ where
 }
 
 /// Once more if the connection was lost: a claim that stands is then read back by its holder, an end by what it wrote.
-async fn twice<T, F>(db: &Database, work: impl Fn(Arc<Link>) -> F) -> Result<T, Failed>
+async fn twice<T, F>(db: &Database, writes: usize, work: impl Fn(Arc<Link>) -> F) -> Result<T, Failed>
 where
     F: Future<Output = Result<T, Trouble>>,
 {
-    match transact(db, &work).await {
+    match transact(db, writes, &work).await {
         Err(Failed::Lost(error)) => {
             tracing::warn!(store = %db.place, %error, "the connection was lost in a transaction; tried on another one");
-            transact(db, work).await
+            transact(db, writes, work).await
         }
         ended => ended,
     }
@@ -107,13 +112,13 @@ fn log_apart(db: &Database, error: &StoreError, items: usize) {
 async fn deliver(db: &Arc<Database>, batch: Vec<Box<Delivery>>) {
     let meetings: Vec<&Meeting> = batch.iter().map(|delivery| &delivery.meeting).collect();
     let items = &meetings[..];
-    let met = match twice(db, |link| async move { claims::meet(&link, items, db).await }).await {
+    let met = match twice(db, items.len(), |link| async move { claims::meet(&link, items, db).await }).await {
         Ok(met) => met,
         Err(Failed::Inside(error)) if batch.len() > 1 => {
             log_apart(db, &error, batch.len());
             let mut met = Vec::with_capacity(batch.len());
             for item in items.chunks(1) {
-                let one = twice(db, |link| async move { claims::meet(&link, item, db).await }).await;
+                let one = twice(db, 1, |link| async move { claims::meet(&link, item, db).await }).await;
                 met.push(
                     one.map_or_else(|failed| Met::Failed(failed.into()), |mut one| one.pop().unwrap_or(Met::Later)),
                 );
@@ -128,6 +133,7 @@ async fn deliver(db: &Arc<Database>, batch: Vec<Box<Delivery>>) {
     drop(meetings);
     let mut changed: Vec<Name> = Vec::new();
     let mut later = Vec::new();
+    let mut moved = Vec::new();
     let mut answered = 0;
     let mut answers = Vec::with_capacity(batch.len());
     for (delivery, met) in batch.into_iter().zip(met) {
@@ -136,7 +142,8 @@ async fn deliver(db: &Arc<Database>, batch: Vec<Box<Delivery>>) {
                 later.push(delivery);
                 continue;
             }
-            Met::Told(told, wrote) => {
+            Met::Told(told, wrote, one) => {
+                moved.extend(one);
                 if wrote {
                     let ask = &delivery.meeting.ask;
                     changed.push(db.hub.name(ask.actor.stored(), ask.key.expose()));
@@ -149,6 +156,7 @@ async fn deliver(db: &Arc<Database>, batch: Vec<Box<Delivery>>) {
         answered += 1;
     }
     db.changed(changed);
+    db.tell(&moved);
     answer(answers);
     db.queue.answered(answered, answered);
     again(db, later, Vec::new());
@@ -156,13 +164,14 @@ async fn deliver(db: &Arc<Database>, batch: Vec<Box<Delivery>>) {
 
 async fn apply(db: &Arc<Database>, batch: Vec<Box<Applying>>) {
     let items = &batch[..];
-    let applied = match twice(db, |link| async move { events::apply_queued(&link, items, db).await }).await {
+    let applied = match twice(db, items.len(), |link| async move { events::apply_queued(&link, items, db).await }).await
+    {
         Ok(outcomes) => outcomes,
         Err(Failed::Inside(error)) if items.len() > 1 => {
             log_apart(db, &error, items.len());
             let mut outcomes = Vec::with_capacity(items.len());
             for item in items.chunks(1) {
-                let one = twice(db, |link| async move { events::apply_queued(&link, item, db).await }).await;
+                let one = twice(db, 1, |link| async move { events::apply_queued(&link, item, db).await }).await;
                 outcomes.push(one.map_or_else(
                     |failed| Outcome::Failed(failed.into()),
                     |mut one| one.pop().unwrap_or(Outcome::Later),
@@ -176,7 +185,7 @@ async fn apply(db: &Arc<Database>, batch: Vec<Box<Applying>>) {
         }
     };
     let mut changed: Vec<Name> = Vec::new();
-    let (mut later, mut own) = (Vec::new(), 0);
+    let (mut later, mut moved, mut own) = (Vec::new(), Vec::new(), 0);
     let mut answers = Vec::with_capacity(batch.len());
     for (event, outcome) in batch.into_iter().zip(applied) {
         let is_later = matches!(outcome, Outcome::Later) && event.asked.elapsed() < db.lock_timeout;
@@ -185,7 +194,8 @@ async fn apply(db: &Arc<Database>, batch: Vec<Box<Applying>>) {
             Outcome::Later if is_later => later.push(event),
             Outcome::Later => answers.push((event.reply, Err(StoreError::Busy { place: Arc::clone(&db.place) }))),
             Outcome::Failed(error) => answers.push((event.reply, Err(error))),
-            Outcome::Applied(applied, whose) => {
+            Outcome::Applied(applied, whose, one) => {
+                moved.extend(one);
                 changed.extend(whose.map(|(actor, key)| db.hub.name(&actor, &key)));
                 answers.push((event.reply, Ok(*applied)));
             }
@@ -193,6 +203,7 @@ async fn apply(db: &Arc<Database>, batch: Vec<Box<Applying>>) {
     }
     let answered = answers.len();
     db.changed(changed);
+    db.tell(&moved);
     answer(answers);
     db.queue.answered(answered, answered - own);
     again(db, Vec::new(), later);
@@ -221,23 +232,23 @@ async fn alone(db: &Database, job: Job) {
     match job {
         Job::StartEffect { start, policy, reply } => {
             let (start, policy) = (&*start, &*policy);
-            let told = twice(db, |link| async move { effects::start(&link, start, policy, db).await }).await;
+            let told = twice(db, 1, |link| async move { effects::start(&link, start, policy, db).await }).await;
             drop(reply.send(told.map_err(StoreError::from)));
         }
         Job::EndEffect { end, reply } => {
             let end = &*end;
-            let noted = twice(db, |link| async move { effects::end(&link, end, db).await }).await;
+            let noted = twice(db, 1, |link| async move { effects::end(&link, end, db).await }).await;
             drop(reply.send(noted.map_err(StoreError::from)));
         }
         Job::Look { look, reply } => {
             let look = &look;
-            let taken = twice(db, |link| async move { cases::take(&link, look).await }).await;
+            let taken = twice(db, 1, |link| async move { cases::take(&link, look).await }).await;
             drop(reply.send(taken.map_err(StoreError::from)));
             return db.queue.answered(1, 0);
         }
         Job::Sweep { policies, reply } => {
             let policies = &*policies;
-            let swept = twice(db, |link| async move {
+            let swept = twice(db, 1, |link| async move {
                 let swept = sweep::turn(&link, policies, db).await?;
                 passed::keep(&link, db, false).await?;
                 Ok(swept)
@@ -246,7 +257,7 @@ async fn alone(db: &Database, job: Job) {
             return db.queue.answered(1, 0);
         }
         Job::Ready { reply } => {
-            let touched = twice(db, |link| async move { touch(&link, db).await }).await;
+            let touched = twice(db, 1, |link| async move { touch(&link, db).await }).await;
             drop(reply.send(touched.map_err(StoreError::from)));
         }
         // The queue makes batches of these.
