@@ -46,7 +46,7 @@ pub use self::policies::Policies;
 #[cfg(feature = "postgres")]
 use self::postgres::Postgres;
 #[cfg(feature = "postgres")]
-pub use self::postgres::PostgresOptions;
+pub use self::postgres::{Imported, PostgresOptions, import};
 pub(crate) use self::sample::{Queue, Sample};
 pub(crate) use self::secret::Secret;
 use self::sqlite::Sqlite;

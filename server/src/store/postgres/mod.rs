@@ -23,6 +23,7 @@ mod erase;
 pub(crate) mod error;
 mod events;
 mod heartbeat;
+mod import;
 mod listen;
 mod named;
 mod open;
@@ -54,6 +55,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use self::database::Database;
+pub use self::import::{Imported, import};
 pub use self::options::PostgresOptions;
 use self::queue::Job;
 use self::timeline::Timeline;
@@ -86,6 +88,7 @@ impl Postgres {
     /// Connects, brings the tables up to date and starts the writers.
     pub(super) async fn open(options: PostgresOptions, holds: Arc<Holds>) -> Result<(Self, Arc<Hub>), StoreError> {
         let birth = open::open(&options).await?;
+        open::refuse_unfinished(&options).await?;
         let timeline = Arc::new(Timeline::new(options.clone()));
         timeline.settle().await?;
         let hub = Arc::new(Hub::new(birth.secret));

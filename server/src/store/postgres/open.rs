@@ -6,7 +6,7 @@ use samekey_core::Timestamp;
 use tokio_postgres::{Client, GenericClient};
 
 use super::error;
-use super::{PostgresOptions, pool, sql};
+use super::{PostgresOptions, import, pool, sql};
 use crate::store::StoreError;
 
 /// The tables of a store, or of an application's own database. Running it again changes nothing.
@@ -39,6 +39,19 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<Birth, StoreError>
     refuse_unfit(&client, &place).await?;
     migrate(&mut client, &sql::clock(options), &place).await?;
     birth(&client, &sql::clock(options), &place).await
+}
+
+/// A copy of a file that was not compared to its end holds some of what it should remember, and would run the rest.
+pub(super) async fn refuse_unfinished(options: &PostgresOptions) -> Result<(), StoreError> {
+    let client = pool::connect(options).await?;
+    let place = options.place();
+    let mark = "SELECT 1 FROM samekey_meta WHERE name = $1";
+    match client.query_opt(mark, &[&import::MARK]).await.map_err(|error| error::of(&place, &error))? {
+        None => Ok(()),
+        Some(_) => Err(StoreError::misuse(format!(
+            "{place}: a migration into this database was interrupted; start `samekey migrate` again with the same words"
+        ))),
+    }
 }
 
 /// What would lose or change what is stored.

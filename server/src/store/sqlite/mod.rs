@@ -189,6 +189,12 @@ impl Shared {
     }
 }
 
+/// Reads a store that is there, beside those that use it.
+#[cfg(feature = "postgres")]
+pub(super) fn reader_of(file: &std::path::Path, patience: Duration) -> Result<Connection, StoreError> {
+    open::store_reader(file, &super::error::place(file), patience)
+}
+
 /// The secret of the store in this file.
 #[cfg(feature = "cli")]
 pub(super) fn secret_of(file: &std::path::Path) -> Result<Secret, StoreError> {
