@@ -5,6 +5,9 @@
 mod bench;
 mod campaign;
 mod demo;
+#[path = "../../tests/support/postgres.rs"]
+#[allow(dead_code, reason = "the suites' own, of which this uses a part")]
+mod postgres;
 mod run;
 mod soak;
 mod tools;

@@ -3,6 +3,8 @@
 //! A store loads a record, asks [`samekey_core::claim`] what to write and what to say, and writes it in the same
 //! transaction if the record still has the revision that was asked about. Nobody is answered before COMMIT returned.
 
+mod asked;
+mod backend;
 mod case;
 #[cfg(test)]
 pub(crate) mod conformance;
@@ -32,6 +34,10 @@ use samekey_core::fingerprint::Fingerprint;
 use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy, Timestamp};
 
+pub use self::asked::{Applied, Ask, Found, StoredResponse, Told};
+use self::asked::{Change, Purpose};
+pub use self::backend::StoreOptions;
+use self::backend::{Backend, on};
 pub use self::case::{Case, Cases, Look, Place};
 pub use self::error::StoreError;
 #[cfg(feature = "cli")]
@@ -59,102 +65,6 @@ use crate::probe::{Probe, Probes};
 /// Names a record for as long as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(pub i64);
-
-/// One delivery, as the store needs to know it.
-#[derive(Clone, Debug)]
-pub struct Ask {
-    /// Who asks.
-    pub actor: Actor,
-    /// The operation's name: new records are made under it.
-    pub operation: Cow<'static, str>,
-    /// Further names under which a record is found: aliases and the automatic name.
-    pub also: Vec<String>,
-    /// The operation stands in the configuration; all others share one `forgotten_before`.
-    pub configured: bool,
-    /// All names that the configuration knows, if there is one: a key that is unknown here but known under a name
-    /// outside of it does not run, because its record was made under another configuration.
-    pub named: Option<Arc<BTreeSet<String>>>,
-    /// The key.
-    pub key: Key,
-    /// The fingerprint under `profile`.
-    pub fingerprint: Fingerprint,
-    /// What of the payload counted. Kept with a new record, which is compared under it for ever.
-    pub profile: Arc<Profile>,
-    /// The operation's contract.
-    pub policy: Arc<Policy>,
-    /// The delivery's own id; a claim keeps it, for whoever looks for the record.
-    pub request_id: Option<Arc<str>>,
-    /// A nonce drawn for this delivery.
-    pub holder: Holder,
-    /// A key with a UUID or ULID that is unknown here but known under another actor is `actor_changed`.
-    pub fence_credentials: bool,
-}
-
-/// What a delivery is told.
-#[derive(Clone, Debug)]
-pub struct Told {
-    /// What it hears.
-    pub say: Say,
-    /// The record, as it is after the write.
-    pub found: Option<Found>,
-    /// The stored response, with [`Say::Replay`].
-    pub response: Option<StoredResponse>,
-    /// The profile that [`Say::OtherProfile`] named, if the store knows it.
-    pub profile: Option<Profile>,
-    /// The store's clock when it looked.
-    pub now: Timestamp,
-}
-
-/// A record and its name.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// Its name.
-    pub id: RecordId,
-    /// The operation under which it was made; another than the delivery's where that one is an alias.
-    pub operation: String,
-    /// That name stood in a configuration.
-    pub configured: bool,
-    /// The record.
-    pub record: Record,
-}
-
-/// What an event came to.
-#[derive(Clone, Debug)]
-pub struct Applied {
-    /// The record as it is now; `None` if it is forgotten.
-    pub record: Option<Record>,
-    /// Why the event did not apply.
-    pub refused: Option<Refused>,
-}
-
-/// What whoever asks wants of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
-    /// To run, or to hear how it stands.
-    Run,
-    /// That it never runs.
-    Close,
-}
-
-/// An event on its way to a record.
-#[derive(Clone, Debug)]
-struct Change {
-    id: RecordId,
-    policy: Arc<Policy>,
-    event: Event,
-    response: Option<StoredResponse>,
-    /// Who settles, and on what grounds.
-    note: Note,
-}
-
-/// A terminal answer without its status, which the record holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoredResponse {
-    /// In order, with repetitions and exact bytes.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// With its content coding.
-    pub body: Bytes,
-}
 
 /// A store of records. Clones share it.
 #[derive(Clone)]
@@ -206,49 +116,6 @@ struct Inner {
     keeper: OnceLock<Keeper>,
     /// What the last look at the store's health said, and when.
     health: tokio::sync::Mutex<Option<(Duration, Result<(), StoreError>)>>,
-}
-
-/// Where the records are.
-#[derive(Debug)]
-enum Backend {
-    Sqlite(Box<Sqlite>),
-    #[cfg(feature = "postgres")]
-    Postgres(Box<Postgres>),
-}
-
-/// The same verb, whichever backend it is.
-macro_rules! on {
-    ($store:expr, $backend:ident => $call:expr) => {
-        match &$store.inner.backend {
-            Backend::Sqlite($backend) => $call,
-            #[cfg(feature = "postgres")]
-            Backend::Postgres($backend) => $call,
-        }
-    };
-}
-
-/// How to open a store.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum StoreOptions {
-    /// In a file.
-    Sqlite(SqliteOptions),
-    /// In a PostgreSQL database.
-    #[cfg(feature = "postgres")]
-    Postgres(PostgresOptions),
-}
-
-impl From<SqliteOptions> for StoreOptions {
-    fn from(options: SqliteOptions) -> Self {
-        Self::Sqlite(options)
-    }
-}
-
-#[cfg(feature = "postgres")]
-impl From<PostgresOptions> for StoreOptions {
-    fn from(options: PostgresOptions) -> Self {
-        Self::Postgres(options)
-    }
 }
 
 /// How long one look at the store's health is believed, so that probes cost nothing.

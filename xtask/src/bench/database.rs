@@ -6,10 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::figures::Sample;
-
-#[path = "../../../tests/support/postgres.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the suites' own, of which this uses a part")]
-mod server;
+use crate::postgres::Postgres;
 
 /// A claim and its end, as two statements by the unique index: what is left of the store without its rules.
 const BARE: &str = r"\set n :n + 1
@@ -18,12 +15,12 @@ UPDATE idempotency_keys SET state = 'completed', revision = 2, status_code = 201
 ";
 
 /// A server of its own, with the store's tables.
-pub struct Database(server::Postgres);
+pub struct Database(Postgres);
 
 impl Database {
     /// `None`: it is not installed.
     pub fn start(helper: &Path, folder: &Path) -> Result<Option<Self>> {
-        let Some(database) = server::Postgres::start(&["shared_buffers=256MB"]).map(Self) else { return Ok(None) };
+        let Some(database) = Postgres::start(&["shared_buffers=256MB"]).map(Self) else { return Ok(None) };
         std::fs::write(folder.join("bare.sql"), BARE)?;
         // Makes the tables.
         Sample::of(helper, &["postgres-claims", &database.url(), "1", "50"])?;

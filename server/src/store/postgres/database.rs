@@ -17,7 +17,7 @@ use super::passed::{self, Measured};
 use super::pool::{Link, Links, Speak};
 use super::queue::Queue;
 use super::timeline::Timeline;
-use super::{PostgresOptions, claims, error, pool, sql};
+use super::{PostgresOptions, claims, error, look, pool, sql};
 use crate::clock::Clock;
 use crate::store::hold::Holds;
 use crate::store::hub::{Hub, Name};
@@ -102,7 +102,7 @@ impl Database {
             dated: Dated {
                 now: format!("SELECT {clock}"),
                 peek: claims::peek_text(&clock),
-                memory: claims::memory_text(&clock),
+                memory: look::memory_text(&clock),
             },
             created_at: birth.created_at,
             secret: Secret::new(&birth.secret),

@@ -25,6 +25,7 @@ mod events;
 mod heartbeat;
 mod import;
 mod listen;
+mod look;
 mod named;
 mod open;
 mod options;

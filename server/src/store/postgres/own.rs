@@ -11,8 +11,9 @@ use samekey_core::problem::Code;
 use samekey_core::{Policy, Timestamp};
 use tokio_postgres::Transaction;
 
-use super::claims::{keep_profile, look_up, memory_text, profile_of};
+use super::claims::{keep_profile, look_up, profile_of};
 use super::error::Trouble;
+use super::look::memory_text;
 use super::pool::Speak;
 use super::row::{self, Inserts, Place, Updates};
 use super::{error, open, sql, trail};
@@ -63,9 +64,10 @@ impl<'a, 't> Own<'a, 't> {
     async fn meet(&self, ask: &Ask) -> Result<Told, Trouble> {
         let tx = self.tx;
         let marked: Vec<&str> = names(ask).chain([""]).collect();
+        // In this order: what was forgotten before the first look is told by the second.
+        let found = look_up(tx, ask).await?;
         let memory = Speak::query_one(tx, &memory_text(sql::CLOCK), &[&marked]).await?;
         let now = Timestamp::from_millis(memory.try_get(0)?);
-        let found = look_up(tx, ask).await?;
         let marks = match &found {
             Some(_) => unused_marks(),
             None => {
