@@ -8,11 +8,13 @@ pub(crate) mod claims;
 mod effects;
 mod known;
 mod leases;
+mod moved;
 mod named;
 mod open;
 mod passed;
 mod reader;
 mod row;
+mod sample;
 mod space;
 mod statement;
 mod sweep;
@@ -42,9 +44,10 @@ use self::writer::{Job, Writer};
 use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
+use super::secret::Secret;
 use super::{
-    Applied, Ask, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Note, Policies,
-    RecordId, Step, StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Note, Policies, Queue,
+    RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -180,6 +183,7 @@ struct Shared {
     hub: Arc<Hub>,
     holds: Arc<Holds>,
     judge: Mutex<Judge>,
+    secret: Secret,
     /// Writes that wait or are being written.
     queued: AtomicUsize,
 }
@@ -210,7 +214,6 @@ const READ_NOW_BYTES: usize = 32 << 10;
 pub(super) struct Sqlite {
     shared: Arc<Shared>,
     readers: Arc<Readers>,
-    secret: [u8; 32],
     capacity: usize,
     jobs: mpsc::Sender<Job>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -243,6 +246,7 @@ impl Sqlite {
             hub,
             holds,
             judge: Mutex::new(judge),
+            secret: Secret::new(&birth.secret),
             queued: AtomicUsize::new(0),
         });
         let (jobs, waiting) = mpsc::channel();
@@ -264,7 +268,6 @@ impl Sqlite {
         Ok(Self {
             shared,
             readers,
-            secret: birth.secret,
             capacity: queue_capacity.max(2),
             jobs,
             thread,
@@ -279,8 +282,8 @@ impl Sqlite {
         self.passing.as_ref().map(|folder| folder.path().to_owned())
     }
 
-    pub(super) fn secret(&self) -> &[u8; 32] {
-        &self.secret
+    pub(super) fn secret(&self) -> &Secret {
+        &self.shared.secret
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -397,6 +400,15 @@ impl Sqlite {
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         self.ask(|reply| Job::Ready { reply }).await
+    }
+
+    pub(super) async fn sample(&self) -> Result<Sample, StoreError> {
+        let path = self.readers.path.clone();
+        self.readers.read(move |conn| sample::take(conn, &path)).await
+    }
+
+    pub(super) fn queue(&self) -> Queue {
+        Queue { length: self.shared.queued.load(Ordering::Relaxed), capacity: self.capacity }
     }
 
     /// Queues a write and waits for it. Dropping the future does not take the write back.
