@@ -77,7 +77,7 @@ type Hash = [u8; 32];
 #[derive(Debug)]
 pub(crate) struct Tokens {
     file: Arc<Path>,
-    known: Mutex<Arc<[(Hash, Grant)]>>,
+    known: Mutex<Known>,
     looked: tokio::sync::Mutex<Looked>,
 }
 
@@ -166,7 +166,11 @@ fn make(file: &Path) -> std::io::Result<()> {
     }
 }
 
-fn read(path: &Path) -> Result<(Hash, Arc<[(Hash, Grant)]>), TokenFileError> {
+/// The tokens that count, by their hashes.
+type Known = Arc<[(Hash, Grant)]>;
+
+/// What the file holds, and the hash by which a change of it shows.
+fn read(path: &Path) -> Result<(Hash, Known), TokenFileError> {
     let of = |why: String| TokenFileError { file: path.to_owned(), line: None, why };
     let cannot = |error: std::io::Error| of(format!("cannot be read ({error}); samekey must own it, or be allowed to"));
     let file = File::open(path).map_err(cannot)?;
