@@ -72,12 +72,14 @@ pub(crate) struct TokenFileError {
 
 /// Hashes only: what is in memory opens nothing.
 type Hash = [u8; 32];
+/// By the hash of the token.
+type Known = Arc<[(Hash, Grant)]>;
 
 /// The tokens of a file, read again when it changes: all of it or nothing.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     file: Arc<Path>,
-    known: Mutex<Arc<[(Hash, Grant)]>>,
+    known: Mutex<Known>,
     looked: tokio::sync::Mutex<Looked>,
 }
 
@@ -166,7 +168,8 @@ fn make(file: &Path) -> std::io::Result<()> {
     }
 }
 
-fn read(path: &Path) -> Result<(Hash, Arc<[(Hash, Grant)]>), TokenFileError> {
+/// The hash of the file, and what stands in it.
+fn read(path: &Path) -> Result<(Hash, Known), TokenFileError> {
     let of = |why: String| TokenFileError { file: path.to_owned(), line: None, why };
     let cannot = |error: std::io::Error| of(format!("cannot be read ({error}); samekey must own it, or be allowed to"));
     let file = File::open(path).map_err(cannot)?;

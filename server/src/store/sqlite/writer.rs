@@ -285,7 +285,7 @@ impl Writer {
                 moved::tell(&self.moved, |key| self.shared.secret.log_hash("key", key));
             }
             Err(Failed::ToBegin(error) | Failed::Inside(error) | Failed::ToCommit(error)) => {
-                observe::store_failed(error)
+                observe::store_failed(error);
             }
         }
         self.moved.clear();
