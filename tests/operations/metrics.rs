@@ -173,7 +173,7 @@ async fn an_uncertain_outcome_is_seen_with_its_age() {
 
 #[tokio::test]
 async fn a_holder_that_fell_silent_is_counted() {
-    let watched = Watched::start(|serve| serve.quick()).await;
+    let watched = Watched::start(support::Serve::quick).await;
     watched.upstream.next(Reply::silence());
     let order = Request::order("k");
     let running = watched.samekey.spawn(&order);

@@ -82,6 +82,18 @@ pub enum StoreError {
         /// The path.
         place: Arc<str>,
     },
+    /// The file is there already.
+    #[error("{place}: is there already, and nothing is overwritten; name a new file, or move this one away")]
+    Exists {
+        /// The file.
+        place: Arc<str>,
+    },
+    /// There is no store in the file, or no file.
+    #[error("{place}: holds no store; name the file that `samekey serve --store sqlite:FILE` uses, or a backup of it")]
+    NoStore {
+        /// The file.
+        place: Arc<str>,
+    },
     /// The store was closed, or its writer ended.
     #[error("the store is closed; open it again")]
     Closed,

@@ -5,6 +5,7 @@
 
 mod case;
 mod error;
+mod file;
 mod hold;
 mod hub;
 mod journal;
@@ -29,6 +30,9 @@ use samekey_core::{Actor, Key, Policy, Timestamp};
 
 pub use self::case::{Case, Cases, Look, Place};
 pub use self::error::StoreError;
+#[cfg(feature = "cli")]
+pub(crate) use self::file::secret_of;
+pub use self::file::{Backup, Erased, Restored, backup, erase, restore, restore_at};
 pub use self::hold::Hold;
 use self::hold::Holds;
 use self::hub::Hub;
@@ -36,6 +40,7 @@ pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
 pub use self::policies::Policies;
 pub(crate) use self::sample::{Queue, Sample};
+pub(crate) use self::secret::Secret;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
 use crate::claim::{self, WaitingRoom};
@@ -367,6 +372,10 @@ impl Store {
         self.inner.backend.may_judge(lease)
     }
 
+    pub(crate) fn secret(&self) -> &Secret {
+        self.inner.backend.secret()
+    }
+
     /// Whether the times in the store mean what they say: nobody stepped the clock for so long.
     pub(crate) fn trusts_times(&self, span: Duration) -> bool {
         self.inner.backend.trusts_times(span)
@@ -374,7 +383,7 @@ impl Store {
 
     /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
     pub(crate) fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
-        self.inner.backend.secret().hash(purpose, parts)
+        self.secret().keyed_hash(purpose, parts)
     }
 
     /// What logs say in place of a key or an actor: enough to find lines that belong together.
@@ -398,6 +407,26 @@ impl Store {
         accept_change: bool,
     ) -> Result<Option<String>, StoreError> {
         self.inner.backend.keep_actor_kind(kind.to_owned(), remember, accept_change).await
+    }
+
+    /// Removes what is stored of an actor: answers, ids of results and requests, what was noted, and the actor's id, in
+    /// whose place a keyed hash of it stands from now on. What stays protects: that a key was used, with its
+    /// fingerprint, how its command ended and its status. Works while other processes use the store. Backups are not
+    /// touched.
+    pub async fn erase(&self, actor: &Actor) -> Result<Erased, StoreError> {
+        self.inner.backend.erase(actor.clone()).await
+    }
+
+    /// Copies the store into a new file, while it is used. Claims go before.
+    pub async fn backup(&self, to: impl Into<PathBuf>) -> Result<Backup, StoreError> {
+        self.inner.backend.backup(to.into()).await
+    }
+
+    /// Sets a horizon once: `None` if this very one was set before. Otherwise of how many records nobody knows any more
+    /// how they ended.
+    #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "only the binary has it in its configuration"))]
+    pub(crate) async fn set_horizon(&self, horizon: Timestamp) -> Result<Option<usize>, StoreError> {
+        self.inner.backend.set_horizon(horizon, Arc::clone(&self.inner.policies)).await
     }
 
     /// What the store's clock shows.

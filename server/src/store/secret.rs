@@ -1,14 +1,16 @@
-//! Keyed hashes under the store's own secret: what they stand for cannot be guessed from them.
+//! The secret that a store draws when it is made: what it makes names of that say nothing.
+
+use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// The store's secret, taken in once: each hash begins from there.
+/// Stays with the store, and goes with its backups. Taken in once: each hash begins from there.
 #[derive(Clone)]
-pub(in crate::store) struct Secret(Hmac<Sha256>);
+pub(crate) struct Secret(Hmac<Sha256>);
 
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
 }
@@ -19,7 +21,7 @@ impl Secret {
     }
 
     /// HMAC-SHA256 over a purpose and framed parts.
-    pub(super) fn hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
+    pub(crate) fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
         let mut mac = self.0.clone();
         for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
             mac.update(&(part.len() as u64).to_be_bytes());
@@ -30,6 +32,6 @@ impl Secret {
 
     /// What logs say in place of a key or an actor: enough to find lines that belong together.
     pub(super) fn log_hash(&self, purpose: &str, text: &str) -> String {
-        crate::hex(&self.hash(purpose, &[text.as_bytes()])[..4])
+        crate::hex(&self.keyed_hash(purpose, &[text.as_bytes()])[..4])
     }
 }

@@ -14,13 +14,16 @@ use super::known::Known;
 use super::moved::{Moved, Whose};
 use super::row::{self, Place};
 use super::statement::ByNames;
-use super::{Change, Purpose, Trouble, effects, trail};
+use super::{Change, Purpose, Trouble, effects, erase, trail};
 use crate::store::{Applied, Ask, By, Found, Note, RecordId, StoreError, StoredResponse, Told};
 
 /// What a transaction knows besides its rows.
 pub(super) struct Setting<'a> {
     pub(super) place: &'a Arc<str>,
     pub(super) now: Timestamp,
+    /// By when keys are believed: a clock that was set back must not make an old key look like one from the future,
+    /// which is not compared with what was forgotten.
+    pub(super) latest: Timestamp,
     pub(super) may_judge: &'a dyn Fn(&Policy) -> bool,
     /// When the store was made.
     pub(super) created_at: Timestamp,
@@ -62,6 +65,7 @@ impl<'a> Own<'a> {
         let mut setting = Setting {
             place: self.place,
             now: self.now,
+            latest: self.now,
             may_judge: &|_| true,
             created_at: self.created_at,
             known: &mut self.known,
@@ -103,7 +107,7 @@ pub(super) fn deliver(
     setting: &mut Setting<'_>,
 ) -> Result<(Told, bool), Trouble> {
     for _ in 0..MAX_LOOKS {
-        let found = look_up(conn, ask)?;
+        let found = look_up(conn, ask, || Ok(setting.known.memory(conn)?.erased))?;
         if found.is_none() {
             super::named::refuse_foreign(conn, ask)?;
         }
@@ -115,7 +119,7 @@ pub(super) fn deliver(
             ask,
             purpose,
             found.as_ref().map(|found| &found.record),
-            Stand { gate, marks },
+            Stand { gate, marks, latest: setting.latest },
             &Context {
                 now: setting.now,
                 policy: &ask.policy,
@@ -183,9 +187,10 @@ pub(super) fn peek(
     may_judge: bool,
     at_most: usize,
 ) -> Result<Option<Option<Told>>, Trouble> {
-    let Some(found) = look_up(conn, ask)? else { return Ok(Some(None)) };
+    // Whose actor was erased, the writer finds.
+    let Some(found) = look_up(conn, ask, || Ok(None))? else { return Ok(Some(None)) };
     // Without a record nothing is claimed here, and every row with one takes its holder from the delivery.
-    let stand = Stand { gate: Gate::Open, marks: unused_marks() };
+    let stand = Stand { gate: Gate::Open, marks: unused_marks(), latest: now };
     let context = Context { now, policy: &ask.policy, may_judge, new_holder: ask.holder };
     let verdict = decide(ask, Purpose::Run, Some(&found.record), stand, &context);
     match verdict {
@@ -199,14 +204,15 @@ pub(super) fn peek(
 struct Stand {
     gate: Gate,
     marks: Marks,
+    latest: Timestamp,
 }
 
 fn decide(ask: &Ask, purpose: Purpose, record: Option<&Record>, stand: Stand, context: &Context<'_>) -> Verdict {
     let key_time = match ask.policy.key_time {
-        KeyTime::Carried => ask.key.time(context.now, ask.policy.clock_skew),
+        KeyTime::Carried => ask.key.time(stand.latest, ask.policy.clock_skew),
         KeyTime::None => None,
     };
-    let Stand { gate, marks } = stand;
+    let Stand { gate, marks, .. } = stand;
     match purpose {
         Purpose::Run => {
             let delivery = Delivery { fingerprint: ask.fingerprint, key_time, holder: ask.holder, gate, marks };
@@ -245,9 +251,24 @@ fn names(ask: &Ask) -> impl Iterator<Item = &str> {
     std::iter::once(&*ask.operation).chain(ask.also.iter().map(String::as_str))
 }
 
+/// The record of the key, also if its actor was erased: `erased` says how such actors are called, if there are any.
+pub(super) fn look_up(
+    conn: &Connection,
+    ask: &Ask,
+    erased: impl FnOnce() -> rusqlite::Result<Option<[u8; 32]>>,
+) -> Result<Option<Found>, Trouble> {
+    if let Some(found) = look_up_as(conn, ask, ask.actor.stored())? {
+        return Ok(Some(found));
+    }
+    match erased()? {
+        Some(secret) => look_up_as(conn, ask, &erase::pseudonym(&secret, &ask.actor)),
+        None => Ok(None),
+    }
+}
+
 /// The record of the key under any of the operation's names. Where an older configuration let it come to two,
 /// one that may not run again answers for both.
-pub(super) fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Trouble> {
+fn look_up_as(conn: &Connection, ask: &Ask, actor: &str) -> Result<Option<Found>, Trouble> {
     static BY_NAMES: ByNames = ByNames::new(3, |names| {
         // One name has one record: the order would cost a sorter.
         let order = if names.contains(',') { "ORDER BY state = 'released', operation <> ?3, id" } else { "" };
@@ -258,7 +279,7 @@ pub(super) fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Tro
         )
     });
     let mut statement = conn.prepare_cached(&BY_NAMES.text(1 + ask.also.len()))?;
-    let values = [ask.key.expose(), ask.actor.stored()].into_iter().chain(names(ask));
+    let values = [ask.key.expose(), actor].into_iter().chain(names(ask));
     let mut rows = statement.query(params_from_iter(values))?;
     rows.next()?.map(row::read).transpose()
 }

@@ -5,7 +5,10 @@
 mod actor_kind;
 mod cases;
 pub(crate) mod claims;
+pub(super) mod copy;
 mod effects;
+pub(crate) mod erase;
+mod horizon;
 mod known;
 mod leases;
 mod moved;
@@ -33,10 +36,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use samekey_core::Policy;
 use samekey_core::claim::judge::Judge;
 use samekey_core::claim::{Event, Say};
 use samekey_core::problem::Code;
+use samekey_core::{Actor, Policy};
 use tokio::sync::oneshot;
 
 use self::reader::Readers;
@@ -46,8 +49,8 @@ use super::hold::Holds;
 use super::hub::Hub;
 use super::secret::Secret;
 use super::{
-    Applied, Ask, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Note, Policies, Queue,
-    RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Backup, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look, Note,
+    Policies, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -206,6 +209,15 @@ impl Shared {
     }
 }
 
+/// The secret of the store in this file.
+#[cfg(feature = "cli")]
+pub(super) fn secret_of(file: &std::path::Path) -> Result<Secret, StoreError> {
+    let place = super::error::place(file);
+    let conn = open::store_reader(file, &place, super::file::PATIENCE)?;
+    let secret = conn.query_row("SELECT value FROM samekey_meta WHERE name = 'secret'", [], |row| row.get(0));
+    secret.map(|bytes| Secret::new(&bytes)).map_err(|error| StoreError::sqlite(&place, error))
+}
+
 /// Longer answers are read on a thread that may block: their pages are not neighbours.
 const READ_NOW_BYTES: usize = 32 << 10;
 
@@ -313,11 +325,11 @@ impl Sqlite {
     }
 
     pub(super) async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
-        match self.readers.read_now(|conn| claims::look_up(conn, ask).map(Some))? {
+        match self.readers.read_now(|conn| claims::look_up(conn, ask, || erase::secret(conn)).map(Some))? {
             Some(found) => Ok(found),
             None => {
                 let ask = ask.clone();
-                self.readers.read(move |conn| claims::look_up(conn, &ask)).await
+                self.readers.read(move |conn| claims::look_up(conn, &ask, || erase::secret(conn))).await
             }
         }
     }
@@ -392,6 +404,20 @@ impl Sqlite {
 
     pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
         self.ask(|reply| Job::Sweep { policies, reply }).await
+    }
+
+    /// On a connection and a thread of its own: a long walk through the file.
+    pub(super) async fn erase(&self, actor: Actor) -> Result<Erased, StoreError> {
+        let (path, busy) = (self.readers.path.clone(), self.readers.patience);
+        let now = self.shared.clock.now();
+        tokio::task::spawn_blocking(move || erase::erase_in(&path, busy, &actor, now))
+            .await
+            .map_err(|_| StoreError::Closed)?
+    }
+
+    pub(super) async fn backup(&self, to: PathBuf) -> Result<Backup, StoreError> {
+        let (from, now) = (self.readers.path.clone(), self.shared.clock.now());
+        tokio::task::spawn_blocking(move || copy::backup(&from, &to, now)).await.map_err(|_| StoreError::Closed)?
     }
 
     pub(super) async fn vacuum(&self) -> Result<bool, StoreError> {

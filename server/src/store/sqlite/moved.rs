@@ -89,11 +89,14 @@ pub(super) fn count(conn: &Connection, moved: &[Moved]) -> rusqlite::Result<()> 
     Ok(())
 }
 
+/// Which way a record went: its operation, from where to where, and who sent it.
+type Way<'a> = (&'a Label, Option<State>, Option<State>, By);
+
 /// Tells metrics and log, after COMMIT.
 pub(super) fn tell(moved: &[Moved], log_hash: impl Fn(&str) -> String) {
-    let mut counted = HashMap::new();
+    let mut counted: HashMap<Way<'_>, u64> = HashMap::new();
     for one in moved {
-        *counted.entry((&one.label, one.from, one.to, one.by)).or_insert(0) += 1;
+        *counted.entry((&one.label, one.from, one.to, one.by)).or_default() += 1;
         let key_hash = one.key.as_deref().map(&log_hash);
         let state = one.to.map_or("forgotten", State::as_str);
         if one.by == By::Lease {

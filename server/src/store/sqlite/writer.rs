@@ -338,6 +338,7 @@ impl Writer {
         let mut setting = Setting {
             place: &self.shared.place,
             now,
+            latest: now.max(self.passed.measured(moment)),
             may_judge: &may_judge,
             created_at: self.created_at,
             known: &mut self.known,
