@@ -72,6 +72,8 @@ pub(crate) struct TokenFileError {
 
 /// Hashes only: what is in memory opens nothing.
 type Hash = [u8; 32];
+/// By the hash of the token.
+type Known = Arc<[(Hash, Grant)]>;
 
 /// The tokens of a file, read again when it changes: all of it or nothing.
 #[derive(Debug)]
@@ -166,10 +168,7 @@ fn make(file: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The tokens that count, by their hashes.
-type Known = Arc<[(Hash, Grant)]>;
-
-/// What the file holds, and the hash by which a change of it shows.
+/// The hash of the file, and what stands in it.
 fn read(path: &Path) -> Result<(Hash, Known), TokenFileError> {
     let of = |why: String| TokenFileError { file: path.to_owned(), line: None, why };
     let cannot = |error: std::io::Error| of(format!("cannot be read ({error}); samekey must own it, or be allowed to"));
