@@ -73,6 +73,8 @@ pub(super) struct Held {
     /// It could not be stored.
     pub(super) unsaved: bool,
     pub(super) refreshing: bool,
+    /// Written while the store was being read: what was read may be older.
+    pub(super) fresh: bool,
     /// Nothing is left of it.
     pub(super) dropped: bool,
 }
@@ -467,6 +469,7 @@ impl Held {
             hurry: false,
             unsaved: false,
             refreshing: false,
+            fresh: false,
             dropped: false,
         }
     }
@@ -489,6 +492,7 @@ impl Engine {
                 let before = mem::replace(&mut held.record, *next).state;
                 held.revision = Some(held.revision.unwrap_or(0) + 1);
                 held.unsaved = false;
+                held.fresh = self.reading;
                 self.actions.push(Action::Tell);
                 self.durable(at, op, before);
             }

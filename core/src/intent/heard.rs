@@ -96,7 +96,7 @@ impl Change<'_> {
         let server_now = self.now.saturating_add(self.next.offset.unwrap_or(0));
         self.floor = answer.header("retry-after").and_then(|text| date::retry_after(text, server_now));
         let delivered = self.on == On::Delivery;
-        if delivered {
+        if self.on != On::Status {
             self.next.hidden = answer.status == 0;
         }
         self.credit(answer, finding);
@@ -139,6 +139,8 @@ impl Change<'_> {
             Proof::Ask => {
                 self.next.ambiguous = true;
                 self.unreceipted(Step::Ask);
+                // Also while it is being closed: closing again would be answered the same.
+                self.next.step = Step::Ask;
             }
             // 404 `none` says that a record would be there, but only of methods that are covered without being named.
             Proof::Free if finding.word == Some(Word::None) && !self.next.covered => self.unknown(),
