@@ -17,6 +17,8 @@ use crate::select::{Profile, SelectError};
 
 /// How long others are left alone who hold a lock or a lease, before they are looked at again.
 pub(super) const LOOK_AGAIN: Millis = 5_000;
+/// How long the store is taken to be as it was read, while nobody tells of a change.
+const READ_AGAIN: Millis = 300_000;
 /// A lease outlives the exchange it is for by this much: the time for two writes and a slow page.
 pub(super) const GRACE: Millis = 15_000;
 
@@ -35,6 +37,8 @@ pub struct Engine {
     pub(super) reading: bool,
     /// It changed meanwhile.
     pub(super) read_again: bool,
+    /// How long what was read is good enough if nobody says otherwise.
+    pub(super) read_at: Option<Pause>,
     /// The store was seen to hold what is never erased.
     pub(super) canary: bool,
     pub(super) canary_write: Option<u32>,
@@ -175,6 +179,7 @@ impl Engine {
             loaded: false,
             reading: false,
             read_again: false,
+            read_at: None,
             canary: false,
             canary_write: None,
             account: None,
@@ -292,7 +297,13 @@ impl Engine {
             }
             Event::Told => self.read(),
             // The timer is gone, whatever the clock says.
-            Event::Tick => self.wake = None,
+            Event::Tick => {
+                self.wake = None;
+                // A page that died while it wrote has told nobody.
+                if self.loaded && self.read_at.is_none_or(|pause| pause.ends(self.now) <= self.now) {
+                    self.read();
+                }
+            }
             Event::Online(online) => {
                 self.offline = (!online).then(|| Pause::new(self.now, self.config.retry.max_delay()));
                 for at in 0..self.held.len() {
@@ -438,6 +449,7 @@ impl Engine {
             self.read_again = true;
         } else {
             self.reading = true;
+            self.read_at = Some(Pause::new(self.now, READ_AGAIN));
             self.actions.push(Action::Read);
         }
     }
@@ -446,8 +458,7 @@ impl Engine {
     pub(super) fn set_timer(&mut self, at: Option<Millis>) {
         /// Fits every timer, and bounds what a clock that stepped forward and back again can do.
         const LONGEST: Millis = 3_600_000;
-        let Some(at) = at else { return };
-        let length = at.saturating_sub(self.now).clamp(0, LONGEST);
+        let length = at.map_or(LONGEST, |at| at.saturating_sub(self.now).clamp(0, LONGEST));
         let running = self.wake.map(|wake| wake.ends(self.now)).filter(|ends| *ends > self.now);
         if running.is_none_or(|ends| ends > self.now + length) {
             self.wake = Some(Pause::new(self.now, length));

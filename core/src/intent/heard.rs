@@ -19,6 +19,9 @@ const MAX_UNRECEIPTED: u32 = 3;
 /// Keys that one intent may use up: a server that calls every key expired is broken.
 const MAX_KEYS: u32 = 4;
 
+/// How often the status of something unknown is asked for when the retry budget is spent.
+const ASK_ON: Millis = 3_600_000;
+
 /// What is known beside the record and the answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms {
@@ -310,7 +313,8 @@ impl Change<'_> {
                 next.state = State::Stalled;
                 next.pause = None;
             }
-            State::Unknown if spent => next.pause = None,
+            // Somebody will settle it there, or the server gives it up; where nobody remembers it, nobody will.
+            State::Unknown if spent => next.pause = next.covered.then(|| Pause::new(*now, ASK_ON)),
             // The last try is at the deadline.
             _ if deadline > *now => {
                 if let Some(pause) = &mut next.pause {
