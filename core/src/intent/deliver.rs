@@ -188,7 +188,7 @@ impl Engine {
         self.held[at].attempt = Attempt::Out;
         let about = About::Intent(id.clone(), on);
         self.exchanges.push(Exchange { number, about, asked_at: self.now });
-        self.actions.push(Action::Fetch { exchange: number, id: Some(id), request, timeout_ms });
+        self.actions.push(Action::Fetch { exchange: number, id: Some(id), request, timeout_ms: timeout_ms as u32 });
     }
 
     fn request(&mut self, at: usize, on: On) -> Request {
@@ -265,8 +265,7 @@ impl Engine {
             Err(failure) => Heard::Failure(failure),
             Ok(answer) => {
                 let record = &self.held[at].record;
-                let (account, patience) =
-                    (record.account.clone(), Millis::from(record.retry.attempt_timeout()) + GRACE);
+                let (account, patience) = (record.account.clone(), record.retry.attempt_timeout() + GRACE);
                 let finding = proof::find(on, &answer, self.kind_of(record));
                 let url = record.url.clone();
                 let now = self.now;
@@ -327,7 +326,7 @@ impl Engine {
             credentials: Some("omit".into()),
         };
         self.exchanges.push(Exchange { number, about, asked_at: now });
-        self.actions.push(Action::Fetch { exchange: number, id: None, request, timeout_ms });
+        self.actions.push(Action::Fetch { exchange: number, id: None, request, timeout_ms: timeout_ms as u32 });
     }
 
     fn kind_of(&self, record: &Record) -> proof::Server {

@@ -473,7 +473,7 @@ impl Engine {
 impl Held {
     pub(super) fn new(record: Record, revision: Option<u64>) -> Self {
         Self {
-            lease_left: Millis::from(record.retry.attempt_timeout()) + GRACE,
+            lease_left: record.retry.attempt_timeout() + GRACE,
             record,
             revision,
             busy: Busy::Free,

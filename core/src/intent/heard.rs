@@ -199,7 +199,7 @@ impl Change<'_> {
     }
 
     fn blame(&mut self, cause: Cause, answer: Option<&Answer>) {
-        let status = answer.map(|answer| answer.status);
+        let status = answer.map_or(0, |answer| answer.status);
         let request_id = answer.and_then(|answer| answer.header("x-request-id")).map(Into::into);
         self.next.error = Some(LastError { cause, status, request_id });
     }

@@ -45,7 +45,7 @@ fn every_delivery_has_the_same_key_and_another_id() {
 fn a_queue_may_be_as_old_as_it_likes() {
     let mut bench = Bench::new(Trust::Auto);
     bench.step(Event::Online(false));
-    bench.config.operations[0].retry.max_delay_ms = Some(u32::MAX);
+    bench.config.operations[0].retry.max_delay_ms = Some(i64::MAX);
     bench.submit(Bench::order(1, TEA));
     bench.wake = None;
     bench.now += 90 * DAY;
