@@ -3,8 +3,8 @@
 use super::chance::Chance;
 use super::config::Trust;
 use super::date;
-use super::engine::{About, Exchange, Heard};
 use super::event::{Answer, Failure};
+use super::held::{About, Exchange, Heard};
 use super::proof::{Cause, Finding, On, Proof};
 use super::record::{LastError, Millis, Pause, Record, Response, Step};
 use super::state::{Effect, State};

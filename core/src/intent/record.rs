@@ -22,7 +22,7 @@ pub struct StoredRecord {
     pub revision: u64,
     /// The format of `data`.
     pub format: u32,
-    /// See [`codec`](super::codec).
+    /// The intent, in that format.
     pub data: Vec<u8>,
 }
 

@@ -2,8 +2,9 @@
 
 use super::action::Rejection;
 use super::config::Trust;
-use super::engine::{Attempt, Engine, Farewell, GRACE, Op};
+use super::engine::Engine;
 use super::heard;
+use super::held::{Attempt, Farewell, GRACE, Op};
 use super::proof::{Cause, On};
 use super::record::{LastError, Lease, Millis, Pause, Payload, Record, Step};
 use super::state::{Effect, State};

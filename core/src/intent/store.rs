@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use super::action::{Action, Rejection, Turn};
 use super::codec;
-use super::engine::{Attempt, Busy, Call, Engine, GRACE, Held, Op};
-use super::event::Until;
+use super::engine::Engine;
+use super::held::{Attempt, Busy, GRACE, Held, Op};
 use super::record::{Millis, Pause, Record, StoredRecord};
 use super::state::State;
 
@@ -94,12 +94,6 @@ impl Engine {
             (Op::Forget, _) => self.forgotten(at, true),
             _ => {}
         }
-    }
-
-    /// A promise that waits for the outcome from now on.
-    pub(super) fn await_outcome(&mut self, at: usize, call: u32) {
-        let id = self.held[at].record.id.clone();
-        self.calls.push(Call { call, id, joined: false, until: Until::Outcome, patience: None });
     }
 
     pub(super) fn release(&mut self, at: usize) {

@@ -5,9 +5,11 @@ use alloc::string::{String, ToString};
 
 use super::action::Rejection;
 use super::address::{Address, belongs};
+use super::calls::Call;
 use super::config::{Duplicates, Operation};
-use super::engine::{Call, Engine, Held, Op};
+use super::engine::Engine;
 use super::event::{Submit, Until};
+use super::held::{Held, Op};
 use super::record::{Millis, Pause, Payload, Record};
 use super::state::State;
 use crate::fingerprint::{Payload as Printed, fingerprint};

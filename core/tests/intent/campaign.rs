@@ -144,6 +144,7 @@ fn history(seed: u64, told: bool) {
     }
 }
 
+#[allow(clippy::print_stderr, reason = "a history that fails is found again by its seed")]
 fn campaign(base: u64, histories: u64) {
     for seed in base..base + histories {
         let told = std::panic::catch_unwind(|| history(seed, histories == 1));
@@ -154,9 +155,14 @@ fn campaign(base: u64, histories: u64) {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "which histories, and how many")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|number| number.parse().ok())
+}
+
 #[test]
 fn random_histories_break_no_promise() {
-    match std::env::var("SAMEKEY_SEED").ok().and_then(|seed| seed.parse().ok()) {
+    match number("SAMEKEY_SEED") {
         Some(seed) => campaign(seed, 1),
         None => campaign(1, 40),
     }
@@ -166,6 +172,5 @@ fn random_histories_break_no_promise() {
 #[test]
 #[ignore = "as long as one likes"]
 fn a_long_campaign_breaks_no_promise() {
-    let number = |name: &str, default| std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default);
-    campaign(number("SAMEKEY_SEED", 1_000_000), number("SAMEKEY_HISTORIES", 50_000));
+    campaign(number("SAMEKEY_SEED").unwrap_or(1_000_000), number("SAMEKEY_HISTORIES").unwrap_or(50_000));
 }
