@@ -35,6 +35,9 @@ fn history(seed: u64, told: bool) {
     };
     let (mut call, mut order) = (0, 0);
     let mut calls = Vec::new();
+    if setting.permille(250) {
+        world.skew = setting.range(-60 * DAY, 60 * DAY);
+    }
     world.open();
     for _ in 0..setting.range(40, 260) {
         if world.tabs.is_empty() || world.tabs.len() < 3 && setting.permille(30) {
@@ -93,6 +96,13 @@ fn history(seed: u64, told: bool) {
             10 if setting.permille(100) => {
                 let end = world.now + setting.range(DAY, 3 * DAY);
                 world.until(end);
+            }
+            11 if setting.permille(60) => {
+                // Nobody comes back until the server has forgotten.
+                for tab in tabs {
+                    world.kill(tab);
+                }
+                world.now += setting.range(20 * DAY, 70 * DAY);
             }
             _ => {
                 for _ in 0..setting.below(12) {

@@ -103,6 +103,30 @@ fn a_key_that_expired_after_an_answer_was_lost_is_for_a_person() {
 }
 
 #[test]
+fn no_record_may_be_one_that_was_forgotten() {
+    let mut bench = Bench::new(Trust::Auto);
+    bench.submit(Bench::order(1, TEA));
+    bench.lose(Failure::Network);
+    bench.now += 40 * DAY;
+    bench.reload();
+    assert_eq!(bench.answer(none()).method, "GET");
+    assert_eq!(bench.answer(expired(START + 40 * DAY)).method, "POST");
+    assert_eq!(bench.only().state(), State::Expired);
+}
+
+#[test]
+fn what_was_uncertain_and_is_forgotten_gets_no_new_key() {
+    let mut bench = Bench::new(Trust::Auto);
+    bench.submit(Bench::order(1, TEA));
+    bench.answer(problem(Code::UpstreamTimeout, None, ""));
+    bench.now += 40 * DAY;
+    bench.reload();
+    assert_eq!(bench.answer(none()).method, "GET");
+    assert_eq!(bench.answer(expired(START + 40 * DAY)).method, "POST");
+    assert_eq!(bench.only().state(), State::Expired);
+}
+
+#[test]
 fn a_server_that_calls_every_key_expired_is_not_believed_for_ever() {
     let mut bench = Bench::new(Trust::Auto);
     bench.submit(Bench::order(1, TEA));
