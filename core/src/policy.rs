@@ -308,6 +308,12 @@ builders! {
     transactional: bool;
     /// Sets the most keys of one actor in progress.
     quota: u32;
+    /// Sets after how long an uncertain record is given up.
+    give_up: Duration;
+    /// Sets how far ahead of the store's clock a key's time may lie.
+    clock_skew: Duration;
+    /// Lets the answers follow the IETF draft where it differs.
+    ietf: bool;
 }
 
 impl Policy {
@@ -351,6 +357,13 @@ impl Policy {
     #[must_use]
     pub fn result_id(mut self, pointer: impl Into<String>) -> Self {
         self.result_id = Some(pointer.into());
+        self
+    }
+
+    /// Keeps these response headers beyond the allow-list.
+    #[must_use]
+    pub fn store_headers<I: IntoIterator<Item: Into<String>>>(mut self, names: I) -> Self {
+        self.store_headers = names.into_iter().map(|name| name.into().to_ascii_lowercase()).collect();
         self
     }
 

@@ -46,6 +46,8 @@
 //! | H1 | in_progress, released, uncertain | horizon | – | uncertain (restore, †) | – |
 //! | N1 | any other | tick, probe, operator, give up, sweep, horizon | – | – | the present state |
 //!
+//! Rows X and Y, of the effects that a handler calls, stand in [`effects`].
+//!
 //! *Mine*: attempt and holder match. *Lapsed*: lease or deadline passed, and [`judge::Judge`] says that this
 //! process may judge. A lapsed lease says the holder is silent, not dead: what protects effects outside the
 //! database is that a record is settled from outside only after `settle_after`, and only on what was seen then.
@@ -77,8 +79,11 @@
 //! ([`Marks::forget_limit`]): a client whose key ran and was lost cannot take `key_expired` for a proof that nothing
 //! ran any more, its first byte left more than `remember` ago.
 
+pub mod backoff;
 pub mod decide;
+pub mod effects;
 pub mod judge;
+pub mod passed;
 mod record;
 pub mod transition;
 

@@ -277,7 +277,7 @@ pub fn may_forget(
 }
 
 /// The record with the next revision: every write goes through here.
-fn next(record: &Record) -> Record {
+pub(super) fn next(record: &Record) -> Record {
     Record { revision: record.revision + 1, ..record.clone() }
 }
 

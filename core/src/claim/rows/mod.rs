@@ -1,10 +1,11 @@
 //! Tests of the table in [`super`], in three ways that do not lean on each other:
 //!
-//! * `deliveries`, `holders`, `settlers`: one example a row, each guard from both sides, every field looked at;
+//! * `deliveries`, `holders`, `effects`, `settlers`: one example a row, each guard from both sides, every field looked at;
 //! * `table`, `every`: the table once more, as data over plain facts, against the product of all records and events;
 //! * `world`, `search`: clients, handlers, crashes and operators around one key, searched for a broken promise.
 
 mod deliveries;
+mod effects;
 mod every;
 mod holders;
 mod search;

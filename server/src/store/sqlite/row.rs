@@ -13,10 +13,11 @@ use crate::store::{Found, RecordId, StoreError, StoredResponse};
 /// What [`read`] reads, in its order.
 pub(super) const COLUMNS: &str = "id, payload_hash, state, attempt, holder, took_over, revision, lease_until, \
      deadline, settle_after, not_before, reason, ended, status_code, result_id, response_body IS NOT NULL, \
-     created_at, finished_at, expires_at, operation";
+     created_at, finished_at, expires_at, operation, effects_open, effects_finished, effects_not_applied, \
+     configured";
 
 /// How many columns [`COLUMNS`] names.
-pub(super) const COLUMN_COUNT: usize = 20;
+pub(super) const COLUMN_COUNT: usize = 24;
 
 /// Reads a record. A word that is not known is an error of this record alone.
 pub(super) fn read(row: &Row<'_>) -> Result<Found, Trouble> {
@@ -58,9 +59,9 @@ pub(super) fn read(row: &Row<'_>) -> Result<Found, Trouble> {
         created_at: Timestamp::from_millis(row.get(16)?),
         finished_at: moment(17)?,
         expires_at: moment(18)?,
-        effects: Effects::default(),
+        effects: Effects { open: row.get(20)?, finished: row.get(21)?, not_applied: row.get(22)? },
     };
-    Ok(Found { id: RecordId(id), operation: row.get(19)?, record })
+    Ok(Found { id: RecordId(id), operation: row.get(19)?, configured: row.get(23)?, record })
 }
 
 /// Where a new record stands.
@@ -69,6 +70,7 @@ pub(super) struct Place<'a> {
     pub(super) operation: &'a str,
     pub(super) key: &'a Key,
     pub(super) configured: bool,
+    pub(super) request_id: Option<&'a str>,
 }
 
 /// Inserts a record or nothing, if the place is taken.
@@ -78,8 +80,8 @@ pub(super) fn insert(conn: &Connection, place: &Place<'_>, record: &Record) -> r
         .prepare_cached(
             "INSERT INTO idempotency_keys (actor_id, operation, idem_key, configured, payload_hash, state, attempt, \
              holder, took_over, revision, lease_until, deadline, settle_after, not_before, reason, ended, status_code, \
-             result_id, created_at, finished_at, expires_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) \
+             result_id, created_at, finished_at, expires_at, request_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
+             ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22) \
              ON CONFLICT DO NOTHING",
         )?
         .execute(params![
@@ -104,12 +106,14 @@ pub(super) fn insert(conn: &Connection, place: &Place<'_>, record: &Record) -> r
             record.created_at.as_millis(),
             record.finished_at.map(Timestamp::as_millis),
             record.expires_at.map(Timestamp::as_millis),
+            place.request_id,
         ])?;
     Ok((inserted == 1).then(|| RecordId(conn.last_insert_rowid())))
 }
 
 /// Writes `record` over the one that had `revision`, and its response: a new one, the one that is there, or none
-/// any more. Without `has_response` only its headers are kept. Says whether that revision was still there.
+/// any more. Without `has_response` only its headers are kept. Looks are counted anew each time that a record becomes
+/// uncertain. Says whether that revision was still there.
 pub(super) fn update(
     conn: &Connection,
     id: RecordId,
@@ -123,7 +127,10 @@ pub(super) fn update(
              revision = ?8, lease_until = ?9, deadline = ?10, settle_after = ?11, not_before = ?12, reason = ?13, \
              ended = ?14, status_code = ?15, result_id = ?16, finished_at = ?17, expires_at = ?18, \
              response_headers = CASE WHEN ?19 THEN response_headers ELSE ?20 END, \
-             response_body = CASE WHEN ?19 THEN response_body ELSE ?21 END \
+             response_body = CASE WHEN ?19 THEN response_body ELSE ?21 END, \
+             effects_open = ?22, effects_finished = ?23, effects_not_applied = ?24, \
+             looks = CASE WHEN state = 'uncertain' AND ?4 = 'uncertain' THEN looks ELSE 0 END, \
+             look_at = CASE WHEN state = 'uncertain' AND ?4 = 'uncertain' THEN look_at END \
              WHERE id = ?1 AND revision = ?2",
         )?
         .execute(params![
@@ -148,6 +155,9 @@ pub(super) fn update(
             record.has_response && response.is_none(),
             response.map(|response| header_bytes(&response.headers)),
             response.filter(|_| record.has_response).map(|response| &response.body[..]),
+            record.effects.open,
+            record.effects.finished,
+            record.effects.not_applied,
         ])?;
     Ok(updated == 1)
 }

@@ -1,6 +1,10 @@
 //! What a handler can do, and what it says of it.
 
 use super::*;
+use crate::claim::effects::{self, Begun, Call, CallEnd, Entry, Noted};
+
+/// There is one effect, and each handler calls it once.
+const CALL: Call = Call([0; 16]);
 
 impl World {
     /// An effect may come true now, or later without asking anybody.
@@ -18,28 +22,51 @@ impl World {
         (handler.phase == phase && !dropped).then_some(handler.fence)
     }
 
-    pub(super) fn count(&mut self, change: impl FnOnce(&mut Effects)) {
-        if let Some(record) = &mut self.record {
-            change(&mut record.effects);
+    /// The journal's entry of the one effect that there is, as the counts and the handlers tell it.
+    fn entry(&self) -> Option<Entry> {
+        let record = self.record.as_ref()?;
+        let end = match record.effects {
+            Effects { open: 1.., .. } => None,
+            Effects { finished: 1.., .. } => Some(CallEnd::Done),
+            Effects { not_applied: 1.., .. } => Some(CallEnd::NotApplied),
+            Effects { .. } => return None,
+        };
+        Some(Entry { attempt: record.fence.attempt, call: CALL, input: None, end })
+    }
+
+    /// The holder is about to call its effect.
+    pub(super) fn begin_effect(&mut self, of: usize, rules: &Rules) -> bool {
+        let Some(fence) = self.fence(of, Phase::Running) else { return false };
+        let Some(record) = self.record.clone().filter(|_| self.handlers[of].journal == Journal::NotStarted) else {
+            return false;
+        };
+        let entry = self.entry();
+        match effects::start(&record, entry.as_ref(), fence, CALL, None, &self.context(rules, true)) {
+            Ok(Begun::Go(Some(written))) => {
+                self.write(Some(written));
+                self.handlers[of].journal = Journal::Open;
+                true
+            }
+            _ => false,
         }
     }
 
     /// The holder says how its effect ended: done, or not applied.
     pub(super) fn end_effect(&mut self, of: usize) -> bool {
         let Some(fence) = self.fence(of, Phase::Running) else { return false };
-        let mine = self.record.as_ref().is_some_and(|record| record.fence == fence);
-        let handler = &mut self.handlers[of];
-        let open = self.record.as_ref().is_some_and(|record| record.effects.open > 0);
-        if handler.journal != Journal::Open || !mine || !open {
+        let Some(record) = self.record.clone().filter(|_| self.handlers[of].journal == Journal::Open) else {
             return false;
+        };
+        let how = if self.handlers[of].acted { CallEnd::Done } else { CallEnd::NotApplied };
+        let entry = self.entry();
+        match effects::end(&record, entry.as_ref(), fence, how, true) {
+            Ok(Noted::Write(written)) => {
+                self.write(Some(written));
+                self.handlers[of].journal = Journal::Ended;
+                true
+            }
+            _ => false,
         }
-        handler.journal = Journal::Ended;
-        let acted = handler.acted;
-        self.count(|effects| {
-            effects.open -= 1;
-            if acted { effects.finished += 1 } else { effects.not_applied += 1 }
-        });
-        true
     }
 
     /// A handler ends with an answer that is true, as far as a handler knows.

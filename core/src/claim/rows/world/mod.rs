@@ -243,17 +243,7 @@ impl World {
                 let fence = self.fence(of, Phase::Claimed).or_else(|| self.fence(of, Phase::Running));
                 return Ok(fence.is_some_and(|fence| self.event(&Event::Renew(fence), rules)));
             }
-            Step::BeginEffect(of) => {
-                let Some(fence) = self.fence(of, Phase::Running) else { return Ok(false) };
-                // An effect that finished is not called again, if the journal says so.
-                let finished = self.record.as_ref().is_some_and(|record| record.effects.finished > 0);
-                let wanted = self.handlers[of].journal == Journal::NotStarted && !finished;
-                if !wanted || !self.event(&Event::Start(fence), rules) {
-                    return Ok(false);
-                }
-                self.handlers[of].journal = Journal::Open;
-                self.count(|effects| effects.open += 1);
-            }
+            Step::BeginEffect(of) => return Ok(self.begin_effect(of, rules)),
             Step::Effect(of) => {
                 if !self.may_act(of, rules) || self.handlers[of].acted {
                     return Ok(false);
