@@ -38,8 +38,8 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// Every route of the listener. `pages` is where the public listener explains the codes.
 pub(crate) fn routes(store: Store, phase: Phase, guard: &Guard, exporter: Exporter, pages: Prefix) -> Router {
-    health::routes(store, phase)
-        .merge(guard.needs(Scope::Read, metrics::routes(exporter)))
+    health::routes(store.clone(), phase)
+        .merge(guard.needs(Scope::Read, metrics::routes(store, exporter)))
         .merge(guard.any(Router::new().fallback(unknown)))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(pages, finish))

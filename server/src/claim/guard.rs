@@ -58,7 +58,7 @@ enum OnDrop {
 }
 
 impl Store {
-    /// Claims a command. Waits up to the policy's `default_wait` for one that is running.
+    /// Claims a command; needs a tokio runtime, on which its end is written even if the caller goes away. Waits up to the policy's `default_wait` for one that is running.
     ///
     /// The command's operation is the name under which the record stands; of the policy's names its aliases count.
     /// Dropping the future takes nothing back that was written, but a claim that nobody was given is released.
@@ -271,9 +271,12 @@ impl Claim {
     pub async fn uncertain(self, why: &str) -> Result<Problem, Problem> {
         let attempt = Arc::clone(&self.attempt);
         let why: String = why.chars().take(MAX_WHY_CHARS).collect();
-        let applied = self.end(Finish::Uncertain(Reason::Holder), None, Some(why)).await;
+        let applied = self.end(Finish::Uncertain(Reason::Holder), None, Some(why.clone())).await;
         match attempt.ended(applied).await {
-            Ok(record) => Ok(attempt.uncertain("whoever ran it says so").receipt(record.receipt())),
+            Ok(record) => Ok({
+                attempt.tell_uncertain(Reason::Holder, &why, None);
+                attempt.uncertain("whoever ran it says so").receipt(record.receipt())
+            }),
             Err(Otherwise::Refused(problem)) => Err(problem),
             Err(Otherwise::Replay(outcome)) => Err(super::stale(Some(outcome.receipt)).about(&attempt.operation)),
             Err(Otherwise::Stale(record)) => Err(attempt.stale(record.as_deref())),

@@ -291,6 +291,11 @@ impl Server {
         let routes =
             admin::routes(self.store.clone(), phase.clone(), &self.guard, self.exporter.clone(), self.prefix.clone());
         let admin = tokio::spawn(admin::serve(self.admin, routes, async { drop(stopped.await) }));
+        let tended = tokio::spawn(self.exporter.tend());
+        let counted = tokio::spawn({
+            let layer = self.layer.clone();
+            async move { layer.observe().await }
+        });
         let tunnels = self.forward.tunnels();
         let service = self.layer.front(tower::Layer::layer(&self.layer, self.forward));
         let connections = listen::serve(self.public, service, signal).await;
@@ -312,7 +317,9 @@ impl Server {
         }
         drop(stop_admin);
         let _ = tokio::time::timeout(ADMIN_GRACE, admin).await;
-        reloads.abort();
+        for task in [reloads, tended, counted] {
+            task.abort();
+        }
         self.store.close().await;
         tracing::info!(event = "stopped");
         Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })

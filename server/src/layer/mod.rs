@@ -60,6 +60,7 @@ pub use service::Idempotency;
 
 use crate::claim::WaitingRoom;
 use crate::names;
+use crate::observe::{self, Suspects};
 use crate::routes::{self, Cors, Front, Origin, Prefix};
 use crate::store::Store;
 use limits::Budget;
@@ -86,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) cors: Cors,
     /// The operations that [`IdempotencyLayer::policy`] named, for the routes.
     pub(crate) policies: Arc<Mutex<Vec<Published>>>,
+    /// Commands that ran a moment ago.
+    pub(crate) suspects: Arc<Suspects>,
 }
 
 impl std::fmt::Debug for IdempotencyLayer {
@@ -111,6 +114,7 @@ impl IdempotencyLayer {
                 prefix: Prefix::default(),
                 cors: Cors::default(),
                 policies: Arc::default(),
+                suspects: Arc::default(),
             }),
         }
     }
@@ -207,6 +211,22 @@ impl IdempotencyLayer {
         }
     }
 
+    /// Tells the gauges about records and about the store's queue, every 15 s for as long as it is polled: spawn it
+    /// beside the server. All other metrics are told by whoever moves them.
+    pub async fn observe(&self) {
+        let mut sampler = observe::Sampler::default();
+        loop {
+            let known = published(&self.shared).into_iter().filter(|operation| !operation.automatic);
+            let known = known.map(|operation| operation.policy.operation.to_string());
+            let contract =
+                |name: &str| by_name(&self.shared, name).filter(|route| route.configured).map(|route| route.policy);
+            if let Err(error) = sampler.look(&self.shared.store, known, contract).await {
+                tracing::warn!(event = "store_error", %error, "the records could not be counted");
+            }
+            tokio::time::sleep(observe::EVERY).await;
+        }
+    }
+
     /// Waits until all handlers have ended; false if some still run after `limit`. Call it after the server has
     /// stopped accepting requests: handlers outlive the connections of their clients.
     pub async fn drain(&self, limit: Duration) -> bool {
@@ -239,6 +259,12 @@ pub enum Failure {
         detail: String,
     },
 }
+
+/// In the extensions of a request under a claim: from this moment on others may settle the record, so nothing may be
+/// begun any more. Whoever waited before the first byte, for a connection say, looks at it again.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "the binary's forwarding looks at it"))]
+pub(crate) struct NotAfter(pub(crate) tokio::time::Instant);
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {

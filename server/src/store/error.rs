@@ -143,6 +143,21 @@ impl StoreError {
         matches!(self, Self::Busy { .. } | Self::Full { .. })
     }
 
+    /// Every kind that metrics count.
+    #[cfg(feature = "cli")]
+    pub(crate) const KINDS: &[&str] = &["busy", "full", "io", "corrupt"];
+
+    /// As metrics count it; `None`: the store is not at fault.
+    pub(crate) fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Busy { .. } => Some("busy"),
+            Self::Full { .. } => Some("full"),
+            Self::Corrupt { .. } | Self::Unreadable { .. } => Some("corrupt"),
+            Self::ReadOnly { .. } | Self::Backend { .. } => Some("io"),
+            _ => None,
+        }
+    }
+
     pub(super) fn unreadable(what: impl Into<Arc<str>>) -> Self {
         Self::Unreadable { what: what.into() }
     }

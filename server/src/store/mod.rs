@@ -10,11 +10,13 @@ mod hold;
 mod hub;
 mod journal;
 mod policies;
+mod sample;
 mod secret;
 pub(crate) mod sqlite;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -37,6 +39,7 @@ use self::hub::Hub;
 pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
 pub use self::policies::Policies;
+pub(crate) use self::sample::{Queue, Sample};
 pub(crate) use self::secret::Secret;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
@@ -101,6 +104,8 @@ pub struct Found {
     pub id: RecordId,
     /// The operation under which it was made; another than the delivery's where that one is an alias.
     pub operation: String,
+    /// That name stood in a configuration.
+    pub configured: bool,
     /// The record.
     pub record: Record,
 }
@@ -124,9 +129,16 @@ pub struct StoredResponse {
 }
 
 /// A store of records. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Store {
+    /// Not what is in it: its secret is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
 }
 
 /// A store that whoever holds this does not keep open.
@@ -376,7 +388,7 @@ impl Store {
 
     /// What logs say in place of a key or an actor: enough to find lines that belong together.
     pub(crate) fn log_hash(&self, purpose: &str, text: &str) -> String {
-        crate::hex(&self.keyed_hash(purpose, &[text.as_bytes()])[..4])
+        self.inner.backend.secret().log_hash(purpose, text)
     }
 
     /// A key for an external system: the same on every attempt of the same command, and no hint at the key itself.
@@ -437,6 +449,16 @@ impl Store {
         let said = self.inner.backend.ready().await;
         *health = Some((self.clock().monotonic(), said.clone()));
         said
+    }
+
+    /// How many records there are, and the like; costs the same however many there are.
+    pub(crate) async fn sample(&self) -> Result<Sample, StoreError> {
+        self.inner.backend.sample().await
+    }
+
+    /// Writes that wait, now.
+    pub(crate) fn queue(&self) -> Queue {
+        self.inner.backend.queue()
     }
 
     /// Where a store for tests is.

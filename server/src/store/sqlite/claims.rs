@@ -11,6 +11,7 @@ use samekey_core::select::{Profile, ProfileId};
 use samekey_core::{KeyTime, Policy, Timestamp};
 
 use super::known::Known;
+use super::moved::{Moved, Whose};
 use super::row::{self, Place};
 use super::statement::ByNames;
 use super::{Change, Purpose, Trouble, effects, erase, trail};
@@ -27,6 +28,8 @@ pub(super) struct Setting<'a> {
     /// When the store was made.
     pub(super) created_at: Timestamp,
     pub(super) known: &'a mut Known,
+    /// What changed its state so far.
+    pub(super) moved: Vec<Moved>,
 }
 
 /// The rules on a connection of the application's own, inside its transaction.
@@ -66,6 +69,8 @@ impl<'a> Own<'a> {
             may_judge: &|_| true,
             created_at: self.created_at,
             known: &mut self.known,
+            // The application's own database keeps no counts.
+            moved: Vec::new(),
         };
         ask(self.conn, &mut setting).map_err(|trouble| match trouble {
             Trouble::Sqlite(error) => StoreError::sqlite(self.place, error),
@@ -138,8 +143,11 @@ pub(super) fn deliver(
                     keep_profile(conn, &ask.profile, setting.known)?;
                 }
                 let Some(id) = row::insert(conn, &place, &record)? else { continue };
-                trail::add(conn, id, (None, &record), By::delivery(&record), None, setting.now)?;
-                Some(Found { id, operation: ask.operation.to_string(), record })
+                let by = By::delivery(&record);
+                trail::add(conn, id, (None, &record), by, None, setting.now)?;
+                let found = Found { id, operation: ask.operation.to_string(), configured: ask.configured, record };
+                setting.moved.extend(Moved::new(whose(ask, &found), (None, Some(&found.record)), by, setting.now));
+                Some(found)
             }
             (Some(record), Some(seen)) => {
                 if !row::update(conn, seen.id, seen.record.revision, &record, None)? {
@@ -149,7 +157,10 @@ pub(super) fn deliver(
                     conn.prepare_cached("UPDATE idempotency_keys SET request_id = ?2 WHERE id = ?1")?
                         .execute((seen.id.0, ask.request_id.as_deref()))?;
                 }
-                trail::add(conn, seen.id, (Some(&seen.record), &record), By::delivery(&record), None, setting.now)?;
+                let by = By::delivery(&record);
+                trail::add(conn, seen.id, (Some(&seen.record), &record), by, None, setting.now)?;
+                let moved = Moved::new(whose(ask, &seen), (Some(&seen.record), Some(&record)), by, setting.now);
+                setting.moved.extend(moved);
                 Some(Found { record, ..seen })
             }
         };
@@ -160,6 +171,11 @@ pub(super) fn deliver(
         return Ok((told.ok_or_else(|| changed(setting.place))?, wrote));
     }
     Err(changed(setting.place))
+}
+
+fn whose<'a>(ask: &'a Ask, found: &'a Found) -> Whose<'a> {
+    let Found { id, operation, configured, .. } = found;
+    Whose { id: *id, operation, configured: *configured, policy: &ask.policy, key: ask.key.expose() }
 }
 
 /// What a delivery is told without a turn under the write lock, if nothing is to be written. The outer `None`: the
@@ -358,20 +374,20 @@ pub(super) fn apply(
     change: &Change,
     setting: &mut Setting<'_>,
 ) -> Result<(Applied, Option<(String, String)>), Trouble> {
-    static SELECT: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "SELECT {}, actor_id, idem_key, CASE WHEN configured THEN operation ELSE '' END \
-             FROM idempotency_keys WHERE id = ?1",
-            row::COLUMNS,
-        )
-    });
+    static SELECT: LazyLock<String> =
+        LazyLock::new(|| format!("SELECT {}, actor_id, idem_key FROM idempotency_keys WHERE id = ?1", row::COLUMNS,));
     let mut statement = conn.prepare_cached(&SELECT)?;
     let mut rows = statement.query([change.id.0])?;
     let Some(row) = rows.next()? else { return Ok((Applied { record: None, refused: None }, None)) };
-    let Found { id, record, .. } = row::read(row)?;
+    let Found { id, operation, configured, record } = row::read(row)?;
     let scope: (String, String) = (row.get(row::COLUMN_COUNT)?, row.get(row::COLUMN_COUNT + 1)?);
-    let mark_name: String = row.get(row::COLUMN_COUNT + 2)?;
     drop(rows);
+    let by = By::event(&change.event);
+    let moved = |after: Option<&Record>| {
+        let whose = Whose { id, operation: &operation, configured, policy: &change.policy, key: &scope.1 };
+        let moved = Moved::new(whose, (Some(&record), after), by, setting.now)?;
+        Some(Moved { who: change.note.who.clone(), ..moved })
+    };
 
     let may_judge = (setting.may_judge)(&change.policy);
     let context =
@@ -393,7 +409,8 @@ pub(super) fn apply(
             if written.state == State::Expired && !written.effects.none() {
                 effects::forget(conn, id)?;
             }
-            trail::add(conn, id, (Some(&record), &written), By::event(&event), Some(&change.note), setting.now)?;
+            trail::add(conn, id, (Some(&record), &written), by, Some(&change.note), setting.now)?;
+            setting.moved.extend(moved(Some(&written)));
             Ok((Applied { record: Some(written), refused: None }, Some(scope)))
         }
         Ok(Write::Delete { mark }) => {
@@ -405,7 +422,9 @@ pub(super) fn apply(
             }
             effects::forget(conn, id)?;
             trail::forget(conn, id)?;
+            setting.moved.extend(moved(None));
             if let Some(mark) = mark {
+                let mark_name = if configured { operation } else { String::new() };
                 conn.prepare_cached(
                     "INSERT INTO samekey_forgotten_before (operation, mark) VALUES (?1, ?2) \
                      ON CONFLICT DO UPDATE SET mark = max(mark, excluded.mark)",

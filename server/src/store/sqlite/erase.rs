@@ -14,7 +14,7 @@ use samekey_core::{Actor, Policy, Timestamp};
 
 use super::claims::{self, Setting};
 use super::known::Known;
-use super::{Change, Trouble, open};
+use super::{Change, Trouble, moved, open};
 use crate::store::error::place;
 use crate::store::{Erased, Note, RecordId, Secret, StoreError};
 
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a record says in place of the actor's id. No id is stored like this: one that begins with `*` gets a second.
 pub(super) fn pseudonym(secret: &[u8; 32], actor: &Actor) -> String {
-    let hash = Secret::from_bytes(*secret).keyed_hash("erased", &[actor.stored().as_bytes()]);
+    let hash = Secret::new(secret).keyed_hash("erased", &[actor.stored().as_bytes()]);
     format!("*erased:{}", crate::hex(&hash[..16]))
 }
 
@@ -124,8 +124,10 @@ fn one(
     let change = Change { id, policy, event, response: None, note: Note::default() };
     let mut known = Known::default();
     let created_at = now;
-    let mut setting = Setting { place, now, latest: now, may_judge: &|_| false, created_at, known: &mut known };
+    let moved = Vec::new();
+    let mut setting = Setting { place, now, latest: now, may_judge: &|_| false, created_at, known: &mut known, moved };
     claims::apply(conn, &change, &mut setting)?;
+    moved::count(conn, &setting.moved)?;
     // Somebody else may have claimed it meanwhile, or erased it.
     let written = conn
         .prepare_cached(

@@ -10,7 +10,7 @@ use samekey_core::claim::Event;
 
 use super::claims::{self, Setting};
 use super::known::Known;
-use super::{Change, Sqlite, Trouble, open};
+use super::{Change, Sqlite, Trouble, moved, open};
 use crate::store::{Note, Policies, RecordId, StoreError};
 
 /// How a horizon came about.
@@ -86,7 +86,8 @@ pub(super) fn set(
     .map_err(of)?;
     let created_at = open::created_at(conn).map_err(of)?;
     let mut known = Known::default();
-    let mut setting = Setting { place, now, latest: now, may_judge: &|_| false, created_at, known: &mut known };
+    let moved = Vec::new();
+    let mut setting = Setting { place, now, latest: now, may_judge: &|_| false, created_at, known: &mut known, moved };
     let longest = Arc::new(policies.slowest());
     let open: Vec<(i64, String, bool)> = conn
         .prepare(
@@ -107,6 +108,7 @@ pub(super) fn set(
             Err(Trouble::Item(error)) => return Err(error),
         }
     }
+    moved::count(conn, &setting.moved).map_err(of)?;
     Ok(changed)
 }
 

@@ -11,11 +11,13 @@ pub(crate) mod erase;
 mod horizon;
 mod known;
 mod leases;
+mod moved;
 mod named;
 mod open;
 mod passed;
 mod reader;
 mod row;
+mod sample;
 mod space;
 mod statement;
 mod sweep;
@@ -45,9 +47,10 @@ use self::writer::{Job, Writer};
 use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
+use super::secret::Secret;
 use super::{
     Applied, Ask, Backup, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look, Note,
-    Policies, RecordId, Secret, Step, StoreError, StoredResponse, Swept, Told,
+    Policies, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -183,6 +186,7 @@ struct Shared {
     hub: Arc<Hub>,
     holds: Arc<Holds>,
     judge: Mutex<Judge>,
+    secret: Secret,
     /// Writes that wait or are being written.
     queued: AtomicUsize,
 }
@@ -211,7 +215,7 @@ pub(super) fn secret_of(file: &std::path::Path) -> Result<Secret, StoreError> {
     let place = super::error::place(file);
     let conn = open::store_reader(file, &place, super::file::PATIENCE)?;
     let secret = conn.query_row("SELECT value FROM samekey_meta WHERE name = 'secret'", [], |row| row.get(0));
-    secret.map(Secret::from_bytes).map_err(|error| StoreError::sqlite(&place, error))
+    secret.map(|bytes| Secret::new(&bytes)).map_err(|error| StoreError::sqlite(&place, error))
 }
 
 /// Longer answers are read on a thread that may block: their pages are not neighbours.
@@ -222,7 +226,6 @@ const READ_NOW_BYTES: usize = 32 << 10;
 pub(super) struct Sqlite {
     shared: Arc<Shared>,
     readers: Arc<Readers>,
-    secret: Secret,
     capacity: usize,
     jobs: mpsc::Sender<Job>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -255,6 +258,7 @@ impl Sqlite {
             hub,
             holds,
             judge: Mutex::new(judge),
+            secret: Secret::new(&birth.secret),
             queued: AtomicUsize::new(0),
         });
         let (jobs, waiting) = mpsc::channel();
@@ -276,7 +280,6 @@ impl Sqlite {
         Ok(Self {
             shared,
             readers,
-            secret: Secret::from_bytes(birth.secret),
             capacity: queue_capacity.max(2),
             jobs,
             thread,
@@ -292,7 +295,7 @@ impl Sqlite {
     }
 
     pub(super) fn secret(&self) -> &Secret {
-        &self.secret
+        &self.shared.secret
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -423,6 +426,15 @@ impl Sqlite {
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         self.ask(|reply| Job::Ready { reply }).await
+    }
+
+    pub(super) async fn sample(&self) -> Result<Sample, StoreError> {
+        let path = self.readers.path.clone();
+        self.readers.read(move |conn| sample::take(conn, &path)).await
+    }
+
+    pub(super) fn queue(&self) -> Queue {
+        Queue { length: self.shared.queued.load(Ordering::Relaxed), capacity: self.capacity }
     }
 
     /// Queues a write and waits for it. Dropping the future does not take the write back.

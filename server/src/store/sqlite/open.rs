@@ -20,6 +20,7 @@ const MIGRATIONS: &[M<'static>] = &[M::up(concat!(
     // 'SmKy': tells a samekey store from the files of other programs. An application's own database keeps its own.
     "PRAGMA application_id = 0x536d4b79;\n",
     include_str!("migrations/0001_records.sql"),
+    include_str!("migrations/0001_counts.sql"),
 ))];
 
 /// The newest schema that is known here.

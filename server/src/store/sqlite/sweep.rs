@@ -27,7 +27,7 @@ const MOST: usize = 128;
 const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
 
 /// The contract of a record of another process: that its answer is over stands in the record itself.
-static FOREIGN: LazyLock<Arc<Policy>> = LazyLock::new(|| Arc::new(Policy::new("of another process")));
+static FOREIGN: LazyLock<Arc<Policy>> = LazyLock::new(|| Arc::new(Policy::new(crate::observe::OTHER)));
 
 /// A record that is due.
 struct Due {

@@ -9,6 +9,7 @@ mod files;
 mod journal;
 mod leases;
 mod recovering;
+mod sampling;
 mod settling;
 mod sweeping;
 mod trouble;
