@@ -14,6 +14,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::settings::duration;
+
 /// Makes a POST safe to retry: one intent, same key, one effect.
 #[derive(Debug, Parser)]
 #[command(name = "samekey", version, propagate_version = true, max_term_width = 100, args_override_self = true, after_help = AFTER_HELP)]

@@ -234,6 +234,11 @@ impl Store {
         self.inner.backend.by_id(id).await
     }
 
+    /// A record by its name, with its scope and key.
+    pub async fn case(&self, id: RecordId) -> Result<Option<Case>, StoreError> {
+        self.inner.backend.case(id).await
+    }
+
     /// The stored response of a record, if there is one.
     pub async fn response(&self, id: RecordId) -> Result<Option<StoredResponse>, StoreError> {
         self.inner.backend.response(id).await

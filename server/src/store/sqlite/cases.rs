@@ -71,6 +71,16 @@ fn listed(
     Ok(cases)
 }
 
+/// A record by its name.
+pub(super) fn by_id(conn: &Connection, id: RecordId) -> Result<Option<Case>, Trouble> {
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {}, actor_id, idem_key, configured, looks FROM idempotency_keys WHERE id = ?1",
+        row::COLUMNS
+    ))?;
+    let mut rows = statement.query([id.0])?;
+    rows.next()?.map(case).transpose()
+}
+
 fn case(row: &Row<'_>) -> Result<Case, Trouble> {
     let found = row::read(row)?;
     let key: String = row.get(row::COLUMN_COUNT + 1)?;

@@ -42,7 +42,7 @@ use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
 use super::{
-    Applied, Ask, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Note, Policies,
+    Applied, Ask, Case, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Note, Policies,
     RecordId, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
@@ -319,6 +319,10 @@ impl Sqlite {
 
     pub(super) async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
         self.readers.read(move |conn| claims::by_id(conn, id)).await
+    }
+
+    pub(super) async fn case(&self, id: RecordId) -> Result<Option<Case>, StoreError> {
+        self.readers.read(move |conn| cases::by_id(conn, id)).await
     }
 
     pub(super) async fn operations_in_use(
