@@ -25,7 +25,7 @@ async fn what_is_wrong_with_a_claim_is_named() {
         (json!({ "wait": "soon" }), Some("wait"), "30s"),
         (json!({ "fingerprint": "fp1:json" }), None, "exclude each other"),
         (json!({ "content_type": "text/csv" }), Some("content_type"), "leave it out"),
-        (json!({ "colour": "red" }), None, "unknown field `colour`"),
+        (json!({ "colour": "red" }), Some("colour"), "unknown field `colour`"),
     ] {
         let answer = shop.claim(&with(invoice("m-1", "h"), &change)).await;
         if hint.is_empty() {

@@ -113,8 +113,8 @@ fn name(asked: &Asked) -> Result<String, Problem> {
 
 async fn start(mut asked: Asked) -> Result<Response, Problem> {
     let request: StartRequest = asked.json(MAX_RESULT_BYTES + AROUND_BYTES).await?;
-    let name = name(&asked)?;
     let held = Held::of(&asked).await?;
+    let name = name(&asked)?;
     let provider_key = held.provider_key(&name);
     let input = request.input.as_ref().map(input_of).transpose().map_err(|error| invalid("input", error))?;
     let start = EffectStart {
@@ -173,8 +173,8 @@ async fn finish(mut asked: Asked) -> Result<Response, Problem> {
         );
         return Err(Problem::new(Code::PayloadTooLarge, why).member("max_result", MAX_RESULT_BYTES));
     }
-    let name = name(&asked)?;
     let held = Held::of(&asked).await?;
+    let name = name(&asked)?;
     let provider_key = held.provider_key(&name);
     let said = EffectEnd { id: held.id.record, fence: held.id.fence, name, end, result: kept };
     match held.store.end_effect(said).await? {
