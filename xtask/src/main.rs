@@ -7,6 +7,7 @@ mod demo;
 mod run;
 mod soak;
 mod tools;
+mod turnover;
 mod verify;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ enum Task {
     Bench(bench::Bench),
     Demo(demo::Demo),
     Soak(soak::Soak),
+    Turnover(turnover::Turnover),
     Verify(verify::Verify),
 }
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench.run(),
         Task::Demo(demo) => demo.run(),
         Task::Soak(soak) => soak.run(),
+        Task::Turnover(turnover) => turnover.run(),
         Task::Verify(verify) => verify.run(),
     };
     match done {

@@ -6,6 +6,7 @@ mod config;
 mod demo;
 mod fingerprint;
 mod logs;
+mod probes;
 mod reload;
 mod serve;
 mod settings;

@@ -12,10 +12,12 @@ use anyhow::{Context, bail};
 use clap::Args;
 use http::Uri;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use super::actor::ActorArgs;
 use super::config::{self, Loaded, Source};
 use super::logs::LogArgs;
+use super::probes::Probes;
 use super::reload::{self, refuse_unnamed};
 use super::settings::{Defaults, ServerLimits, ServerWide, duration};
 use crate::admin::{self, Guard, Phase, Tokens};
@@ -189,6 +191,8 @@ pub(crate) struct Server {
     operations: Operations,
     loaded: Loaded,
     source: Source,
+    /// Of the probes, until each answers as it should.
+    checks: JoinSet<()>,
 }
 
 impl Server {
@@ -214,6 +218,7 @@ impl Server {
         })
         .context("--upstream")?;
         let actor = args.actor.source(&upstream, args.upstream_ca.as_deref())?;
+        let probes = Probes::new(&loaded, &args)?;
         let store = Store::open(SqliteOptions {
             queue_capacity: args.limits.queue,
             min_free_bytes: args.limits.min_free as u64,
@@ -242,6 +247,7 @@ impl Server {
             humantime::format_duration(loaded.others.retention),
             humantime::format_duration(loaded.others.remember),
         );
+        let checks = probes.install(&store);
         let operations = loaded.table.clone();
         let layer = IdempotencyLayer::new(store.clone())
             .actor_source(actor)
@@ -269,6 +275,7 @@ impl Server {
             operations,
             loaded,
             source,
+            checks,
         })
     }
 
@@ -279,13 +286,13 @@ impl Server {
 
     /// Serves until the signal, then lets everything that runs come to its end.
     pub(crate) async fn run(
-        self,
+        mut self,
         ready: impl FnOnce(&Self) -> anyhow::Result<()>,
         signal: impl Future<Output = ()>,
     ) -> anyhow::Result<ExitCode> {
         // Before the announcement: whoever reads it may send the signal at once.
-        let reloads =
-            reload::on_hangup(self.source.clone(), &self.loaded, self.operations.clone(), self.store.clone())?;
+        let checks = std::mem::take(&mut self.checks);
+        let reloads = reload::on_hangup(&self.source, &self.loaded, &self.operations, &self.store, checks)?;
         ready(&self)?;
         let phase = Phase::default();
         let (stop_admin, stopped) = tokio::sync::oneshot::channel::<()>();

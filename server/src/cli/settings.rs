@@ -120,6 +120,7 @@ pub(crate) enum KeepRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecoveryRule {
     Manual,
+    Probe,
     Rerun,
 }
 
@@ -130,8 +131,8 @@ impl std::str::FromStr for RecoveryRule {
         match text {
             "manual" => Ok(Self::Manual),
             "rerun" => Ok(Self::Rerun),
-            "probe" => Err("`probe` is not there yet; write manual".into()),
-            _ => Err(format!("{text} is no way to recover; write manual or rerun")),
+            "probe" => Ok(Self::Probe),
+            _ => Err(format!("{text} is no way to recover; write manual, probe or rerun")),
         }
     }
 }
@@ -223,8 +224,8 @@ pub(crate) struct Defaults {
     #[arg(long, env = "SAMEKEY_RESULT_ID", value_name = "POINTER", value_parser = pointer)]
     result_id: Option<String>,
 
-    /// How an uncertain outcome ends: by an operator (`manual`), or by running again (`rerun`), which says that
-    /// running twice does no harm
+    /// How an uncertain outcome ends: by an operator (`manual`), by asking the service (`probe`, in an operation of the
+    /// file), or by running again (`rerun`), which says that running twice does no harm
     #[arg(long, env = "SAMEKEY_RECOVERY", value_name = "HOW", default_value = "manual")]
     recovery: RecoveryRule,
 
@@ -289,6 +290,7 @@ impl Defaults {
             })
             .recovery(match self.recovery {
                 RecoveryRule::Manual => Recovery::Manual,
+                RecoveryRule::Probe => Recovery::Probe,
                 RecoveryRule::Rerun => Recovery::Rerun,
             })
             .key_time(match self.key_time {

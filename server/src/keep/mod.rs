@@ -3,7 +3,8 @@
 //! ```text
 //! Store::open ── the keeper's task ─┬─ lapse: claims whose holder fell silent are judged
 //!                                   ├─ recover: what is uncertain is asked about, and given up in the end
-//!                                   └─ sweep: what is due expires, what may be forgotten is
+//!                                   ├─ sweep: what is due expires, what may be forgotten is
+//!                                   └─ vacuum: disk space that nothing needs is given back
 //! ```
 //!
 //! A duty does a small piece of work and says when there will be more. Time is the store's clock. An error is logged
@@ -13,6 +14,7 @@
 mod lapse;
 mod recover;
 mod sweep;
+mod vacuum;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -25,6 +27,7 @@ use crate::store::{Store, StoreError, WeakStore};
 use lapse::Lapse;
 use recover::Recover;
 use sweep::Sweep;
+use vacuum::Vacuum;
 
 /// How long after an error a duty is tried again: at first, and at most.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -58,7 +61,8 @@ impl Keeper {
                 tokio::join!(
                     keep(Lapse, store.clone(), clock.clone()),
                     keep(Recover::default(), store.clone(), clock.clone()),
-                    keep(Sweep, store, clock),
+                    keep(Sweep, store.clone(), clock.clone()),
+                    keep(Vacuum, store, clock),
                 )
             };
             let _ = over.run_until_cancelled(duties).await;

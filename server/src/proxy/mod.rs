@@ -10,6 +10,7 @@ mod guard;
 mod hop;
 pub(crate) mod listen;
 mod outgoing;
+pub(crate) mod probe;
 mod socket;
 mod trailers;
 mod tunnel;

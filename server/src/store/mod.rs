@@ -194,6 +194,11 @@ impl Store {
         Ok(store)
     }
 
+    /// Gives some disk space back, if there is more than the store will soon need; says whether there is still more.
+    pub(crate) async fn vacuum(&self) -> Result<bool, StoreError> {
+        self.inner.backend.vacuum().await
+    }
+
     pub(crate) fn downgrade(&self) -> WeakStore {
         WeakStore(Arc::downgrade(&self.inner))
     }

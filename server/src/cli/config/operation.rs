@@ -6,11 +6,13 @@ use std::ffi::OsString;
 use clap::builder::Resettable;
 use clap::{ArgAction, ArgMatches, Args as _, Command, FromArgMatches as _};
 use http::Method;
+use samekey_core::Recovery;
 use samekey_core::select::Significant;
 use toml::de::{DeTable, DeValue};
 
 use super::file::Reader;
 use super::keys::{OPERATION, SIGNIFICANT};
+use super::probe::ProbeSettings;
 use super::value;
 use crate::cli::settings::{Defaults, ServerWide};
 use crate::layer::Operation;
@@ -25,6 +27,8 @@ pub(super) struct Raw {
     path: Option<String>,
     significant: Significant,
     anonymous: bool,
+    /// How to ask whether it took effect.
+    pub(super) probe: Option<ProbeSettings>,
     /// Keys of `[defaults]` that it has itself.
     values: Vec<(String, Vec<String>)>,
     lines: BTreeMap<String, usize>,
@@ -44,10 +48,14 @@ impl Raw {
                 continue;
             }
             let at = reader.line(value.span().start);
-            if let ("significant", DeValue::Table(table)) = (name, value.get_ref()) {
-                raw.significant(table, at, reader);
-            } else if let Err(error) = raw.own(name, value.get_ref()) {
-                reader.errors.add(Some(at), format!("{name}: {error}"));
+            match (name, value.get_ref()) {
+                ("significant", DeValue::Table(table)) => raw.significant(table, at, reader),
+                ("probe", DeValue::Table(table)) => raw.probe = ProbeSettings::read(table, at, reader),
+                (_, value) => {
+                    if let Err(error) = raw.own(name, value) {
+                        reader.errors.add(Some(at), format!("{name}: {error}"));
+                    }
+                }
             }
         }
         let (has_method, has_path) = (raw.lines.contains_key("method"), raw.lines.contains_key("path"));
@@ -70,6 +78,7 @@ impl Raw {
             "method" => self.method = Some(method(&value::text(value)?)?),
             "path" => self.path = Some(value::text(value)?),
             "anonymous" => self.anonymous = value::yes(value)?,
+            "probe" => return Err("a table; write [operation.probe] below the operation's other keys".into()),
             _ => return Err("a table; write for instance significant.exclude = [\"/ui\"]".into()),
         }
         Ok(())
@@ -150,6 +159,18 @@ impl Raw {
         policy.aliases.clone_from(&self.aliases);
         policy.significant = self.significant.clone();
         policy.anonymous = self.anonymous;
+        match (policy.recovery == Recovery::Probe, self.lines.contains_key("probe")) {
+            (true, false) => {
+                return Err(format!(
+                    "{}: recovery = \"probe\" needs somebody to ask; add [operation.probe] with its url, or write manual",
+                    self.name
+                ));
+            }
+            (false, true) => {
+                return Err(format!("{}: its probe is never asked; write recovery = \"probe\", too", self.name));
+            }
+            _ => {}
+        }
         Ok(Operation { at: self.method.clone().zip(self.path.clone()), policy })
     }
 }

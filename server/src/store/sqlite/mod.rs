@@ -19,6 +19,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod trail;
+mod vacuum;
 mod wal;
 mod writer;
 
@@ -248,7 +249,8 @@ impl Sqlite {
         let space = space::Space::of(&path, min_free_bytes);
         let of = |error| StoreError::sqlite(&place, error);
         let passed = passed::Passed::resume(&conn, birth.created_at, shared.clock.moment()).map_err(of)?;
-        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at, passed);
+        let mut writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at, passed);
+        writer.wal = wal::Wal::new(wal::Mover::start(&path));
         let thread = std::thread::Builder::new()
             .name("samekey-writer".into())
             .spawn(move || {
@@ -391,6 +393,10 @@ impl Sqlite {
 
     pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
         self.ask(|reply| Job::Sweep { policies, reply }).await
+    }
+
+    pub(super) async fn vacuum(&self) -> Result<bool, StoreError> {
+        self.ask(|reply| Job::Vacuum { reply }).await
     }
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {

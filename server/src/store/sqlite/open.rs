@@ -162,6 +162,8 @@ fn refuse_damaged(conn: &Connection, path: &Path, place: &Arc<str>) -> Result<()
 
 fn set_up(conn: &Connection, place: &Arc<str>) -> Result<(), StoreError> {
     let of = |error| StoreError::sqlite(place, error);
+    // Only a file without a table takes this; an older one is made anew by VACUUM, as the documentation says.
+    conn.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(of)?;
     let mut races = 0;
     let mode: String = loop {
         // Changing the mode needs the file alone, and no busy handler waits for that.

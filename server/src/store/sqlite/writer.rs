@@ -19,7 +19,7 @@ use super::leases::{self, Lost, Why};
 use super::passed::Passed;
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Purpose, Shared, Trouble, cases, effects, sweep};
+use super::{Change, Purpose, Shared, Trouble, cases, effects, sweep, vacuum};
 use crate::store::hold::Lease;
 use crate::store::{
     Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Look, Policies, StoreError, Swept, Told,
@@ -66,6 +66,9 @@ pub(super) enum Job {
         policies: Arc<Policies>,
         reply: Reply<Swept>,
     },
+    Vacuum {
+        reply: Reply<bool>,
+    },
     /// The writer's own, asked for at this moment of the monotonic clock.
     Renew(Vec<Lease>, Duration),
     Nudge,
@@ -79,7 +82,7 @@ pub(super) enum Job {
 impl Job {
     /// Whether somebody outside the store waits for it. Only such jobs fill the queue.
     pub(super) fn is_asked_for(&self) -> bool {
-        !matches!(self, Self::Renew(..) | Self::Sweep { .. } | Self::Look { .. })
+        !matches!(self, Self::Renew(..) | Self::Sweep { .. } | Self::Vacuum { .. } | Self::Look { .. })
     }
 }
 
@@ -92,6 +95,7 @@ enum Outcome {
     Looked(bool),
     Ready,
     Swept(Swept),
+    Vacuumed(bool),
     Renewed(Vec<Lost>),
     Failed(StoreError),
 }
@@ -125,8 +129,8 @@ pub(super) struct Writer {
     /// Completions and the like; never behind deliveries.
     urgent: VecDeque<Job>,
     deliveries: VecDeque<Job>,
-    /// Comes last in a batch, one at a time: it has bounds of its own, and shares the batch's fsync.
-    sweeps: VecDeque<Job>,
+    /// The keeper's turns. Each comes last in a batch, one at a time: it has bounds of its own, and shares the fsync.
+    chores: VecDeque<Job>,
     closing: Vec<oneshot::Sender<()>>,
     /// Nobody sends any more.
     orphaned: bool,
@@ -134,7 +138,7 @@ pub(super) struct Writer {
     trouble_since: Option<Duration>,
     seen_abroad: i64,
     looked_abroad: Instant,
-    wal: Wal,
+    pub(super) wal: Wal,
 }
 
 impl Writer {
@@ -156,13 +160,13 @@ impl Writer {
             known: Known::default(),
             urgent: VecDeque::new(),
             deliveries: VecDeque::new(),
-            sweeps: VecDeque::new(),
+            chores: VecDeque::new(),
             closing: Vec::new(),
             orphaned: false,
             trouble_since: None,
             seen_abroad: 0,
             looked_abroad: Instant::now(),
-            wal: Wal::new(),
+            wal: Wal::new(None),
         }
     }
 
@@ -180,7 +184,7 @@ impl Writer {
             self.wal.tend(&self.conn);
         }
         self.passed.keep_at_end(&self.conn, self.created_at, &self.shared);
-        self.wal.checkpoint(&self.conn);
+        self.wal.end(&self.conn);
         let closing = std::mem::take(&mut self.closing);
         // The connection closes before anybody hears that the store is closed.
         drop(self);
@@ -191,7 +195,7 @@ impl Writer {
 
     /// Takes everything that is queued; waits for something if there is nothing.
     fn receive(&mut self) {
-        let waiting = [&self.urgent, &self.deliveries, &self.sweeps].iter().any(|queue| !queue.is_empty());
+        let waiting = [&self.urgent, &self.deliveries, &self.chores].iter().any(|queue| !queue.is_empty());
         if !waiting && self.closing.is_empty() && !self.orphaned {
             let received = match self.nap() {
                 None => self.jobs.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
@@ -217,7 +221,7 @@ impl Writer {
             | Job::Look { .. }
             | Job::Ready { .. }
             | Job::Renew(..) => self.urgent.push_back(job),
-            Job::Sweep { .. } => self.sweeps.push_back(job),
+            Job::Sweep { .. } | Job::Vacuum { .. } => self.chores.push_back(job),
             Job::Nudge => {}
             Job::Close { reply } => self.closing.push(reply),
             #[cfg(test)]
@@ -242,8 +246,8 @@ impl Writer {
         }
         let urgent = self.urgent.len().min(MAX_BATCH);
         let deliveries = self.deliveries.len().min(MAX_BATCH - urgent);
-        let sweep = self.sweeps.pop_front();
-        self.urgent.drain(..urgent).chain(self.deliveries.drain(..deliveries)).chain(sweep).collect()
+        let chore = self.chores.pop_front();
+        self.urgent.drain(..urgent).chain(self.deliveries.drain(..deliveries)).chain(chore).collect()
     }
 
     /// The batch in one transaction, or each item in its own.
@@ -348,6 +352,10 @@ impl Writer {
                         Err(trouble) => (Err(trouble), 0),
                     }
                 }
+                Job::Vacuum { .. } => match vacuum::turn(conn) {
+                    Ok((more, pages)) => (Ok(Outcome::Vacuumed(more)), pages),
+                    Err(error) => (Err(error.into()), 0),
+                },
                 _ => continue,
             };
             self.wal.grew(pages);
@@ -387,6 +395,8 @@ impl Writer {
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Sweep { reply, .. }, Outcome::Swept(swept)) => drop(reply.send(Ok(swept))),
                 (Job::Sweep { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Vacuum { reply }, Outcome::Vacuumed(more)) => drop(reply.send(Ok(more))),
+                (Job::Vacuum { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Renew(leases, asked), Outcome::Renewed(lost)) => {
                     self.log_lost(&lost);
                     self.shared.holds.prove(&leases, asked);

@@ -234,3 +234,30 @@ async fn what_is_due_is_found_by_an_index() {
          ORDER BY coalesce(look_at, finished_at) LIMIT 9");
     assert!(plan.contains("idempotency_keys_forgettable"), "{plan}");
 }
+
+#[tokio::test]
+async fn space_that_nothing_needs_is_given_back() {
+    let (bench, policy) = bench(Policy::new("orders.create")).await;
+    for number in 0..160 {
+        let ask = ask(&format!("k{number}"));
+        let (id, fence) = run(&bench.store, &ask).await;
+        let event = Event::Finish(fence, Finish::Terminal(terminal(201)));
+        let large = StoredResponse { body: Bytes::from(vec![b'x'; 100_000]), ..answer("") };
+        bench.store.apply(id, Arc::clone(&ask.policy), event, Some(large)).await.unwrap();
+    }
+    bench.on_writer(|conn| conn.execute_batch("PRAGMA wal_checkpoint").unwrap()).await;
+    let size = || std::fs::metadata(bench.path()).unwrap().len();
+    let full = size();
+    assert!(full > 16_000_000);
+    bench.hands.advance(policy.retention);
+    assert_eq!(sweep(&bench.store).await.expired, 160);
+    let mut turns = 0;
+    while bench.store.vacuum().await.unwrap() {
+        turns += 1;
+        assert!(turns < 10_000, "it comes to an end");
+    }
+    bench.on_writer(|conn| conn.execute_batch("PRAGMA wal_checkpoint").unwrap()).await;
+    assert!(size() < 5_000_000, "{full} are {} now", size());
+    let check: String = beside(&bench.path()).query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+}
