@@ -169,7 +169,7 @@ pub(super) fn add(book: &mut Book<'_>) {
 
 impl Asked {
     /// The longest answer that is kept, as JSON or in base64. One that is longer is not: its status is.
-    fn answer_bytes(&self) -> usize {
+    pub(super) fn answer_bytes(&self) -> usize {
         let largest = published(&self.api.shared).iter().map(|operation| operation.policy.max_response_bytes).max();
         largest.unwrap_or(0).saturating_mul(2).saturating_add(AROUND_BYTES)
     }

@@ -24,6 +24,9 @@ mod held;
 mod json;
 mod openapi;
 mod payload;
+pub(crate) mod records;
+pub(crate) mod settle;
+pub(crate) mod view;
 
 use std::sync::Arc;
 
@@ -52,5 +55,7 @@ pub(crate) fn routes(api: Api, guard: &Guard) -> Router {
     claims::add(&mut book);
     effects::add(&mut book);
     ends::add(&mut book);
+    records::add(&mut book);
+    settle::add(&mut book);
     book.bound(Arc::new(api))
 }

@@ -8,6 +8,7 @@ mod error;
 mod hold;
 mod hub;
 mod journal;
+mod listing;
 mod policies;
 pub(crate) mod sqlite;
 
@@ -33,6 +34,7 @@ use self::hold::Holds;
 use self::hub::Hub;
 pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
+pub use self::listing::{Listed, Page, Search};
 pub use self::policies::Policies;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;

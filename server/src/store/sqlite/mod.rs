@@ -8,6 +8,7 @@ pub(crate) mod claims;
 mod effects;
 mod known;
 mod leases;
+mod listing;
 mod named;
 mod open;
 mod passed;
@@ -42,6 +43,7 @@ use self::writer::{Job, Writer};
 use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
+use super::listing::{Listed, Page, Search};
 use super::{
     Applied, Ask, Case, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Note, Policies,
     RecordId, Step, StoreError, StoredResponse, Swept, Told,
@@ -325,6 +327,15 @@ impl Sqlite {
 
     pub(super) async fn case(&self, id: RecordId) -> Result<Option<Case>, StoreError> {
         self.readers.read(move |conn| cases::by_id(conn, id)).await
+    }
+
+    /// One chunk of the records that fit, but for hashes.
+    pub(super) async fn records(&self, search: Search, before: Option<RecordId>) -> Result<Page, StoreError> {
+        self.readers.read(move |conn| listing::chunk(conn, &search, before)).await
+    }
+
+    pub(super) async fn listed(&self, id: RecordId) -> Result<Option<Listed>, StoreError> {
+        self.readers.read(move |conn| listing::by_id(conn, id)).await
     }
 
     pub(super) async fn operations_in_use(
