@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 
 pub(crate) use self::guard::Guard;
 pub(crate) use self::health::Phase;
-pub(crate) use self::token::{DEFAULT_FILE, Grant, Scope, Tokens};
+pub(crate) use self::token::{DEFAULT_FILE, Grant, Scope, Tokens, pick as pick_token};
 use crate::api::{self, Api};
 use crate::observe::Exporter;
 use crate::problem::{self, Place, plain};

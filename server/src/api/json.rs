@@ -17,7 +17,7 @@ use crate::problem::Problem;
 /// Any JSON, digit by digit as it came: a number that passed through a double would be another payload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Json(Box<RawValue>);
+pub(crate) struct Json(Box<RawValue>);
 
 impl Json {
     pub(super) fn bytes(&self) -> Bytes {
@@ -25,7 +25,7 @@ impl Json {
     }
 
     /// Bytes that are JSON.
-    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok().map(Self)
     }
 
@@ -84,6 +84,6 @@ pub(super) fn bytes(member: &str, text: &str) -> Result<Bytes, Problem> {
     Ok(decoded.into())
 }
 
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }

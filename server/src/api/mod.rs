@@ -21,7 +21,7 @@ mod claims;
 mod effects;
 mod ends;
 mod held;
-mod json;
+pub(crate) mod json;
 mod openapi;
 mod payload;
 pub(crate) mod records;

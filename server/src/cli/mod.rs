@@ -7,6 +7,7 @@ mod demo;
 mod fingerprint;
 mod logs;
 mod probes;
+mod records;
 mod reload;
 mod serve;
 mod settings;
@@ -39,6 +40,9 @@ enum Command {
     Check(Box<check::CheckArgs>),
     /// Start samekey in front of a small shop that comes with it, and print curl lines to try
     Demo(demo::DemoArgs),
+    /// What operators do to records
+    #[command(subcommand)]
+    Records(Box<records::Records>),
     /// Show what a request is bound to: its fingerprint, its canonical form, or what tells two payloads apart
     Fingerprint(fingerprint::Args),
 }
@@ -48,6 +52,9 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(_) => runtime().and_then(|runtime| runtime.block_on(serve::run(config::Source::of_process()))),
         Command::Check(args) => check::run(&args, &config::Source::of_process(), &mut std::io::stdout().lock()),
+        Command::Records(args) => {
+            runtime().and_then(|runtime| runtime.block_on(records::run(*args, &mut std::io::stdout().lock())))
+        }
         Command::Fingerprint(args) => fingerprint::run(&args, &mut std::io::stdout().lock()),
         Command::Demo(args) => runtime().and_then(|runtime| runtime.block_on(demo::run(args, serve_demo))),
     };
