@@ -1,8 +1,11 @@
 //! The claim API, and what operators do with records, through the real binary and real sockets.
 
+mod command;
 mod effects;
 mod ends;
 mod holders;
+mod lists;
+mod operator;
 mod requests;
 mod shop;
 mod times;

@@ -81,12 +81,6 @@ impl Claim<'_> {
         assert_eq!(answer.status, 200, "{call} {body}: {}", answer.text());
         answer.json()
     }
-
-    /// A call that must be refused with this code.
-    #[track_caller]
-    pub(crate) fn refused(answer: &Answer, status: u16, code: &str) -> Value {
-        refused(answer, status, code)
-    }
 }
 
 #[track_caller]
