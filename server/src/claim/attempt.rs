@@ -3,6 +3,7 @@
 //! The layer's runs, [`Claim`](super::Claim) and the handlers' [`Running`](crate::Running) write through here and
 //! nowhere else, so that all of them try again for as long as it makes sense and say the same.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +45,6 @@ impl Asked {
 }
 
 /// A claim and everything its end needs. Whether it is renewed is the business of the [`Hold`] beside it.
-#[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) store: Store,
     pub(crate) id: RecordId,
@@ -56,6 +56,18 @@ pub(crate) struct Attempt {
     pub(crate) key: Key,
     /// No later than the store's.
     pub(crate) deadline: Instant,
+}
+
+impl fmt::Debug for Attempt {
+    /// Handlers may log what they were given: no key, no actor.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, operation, fence, .. } = self;
+        f.debug_struct("Attempt")
+            .field("record", &id.0)
+            .field("operation", operation)
+            .field("attempt", &fence.attempt)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The record ended, or goes on, otherwise than this attempt said.
@@ -97,6 +109,11 @@ impl Attempt {
         let now = Instant::now();
         let lapses = now.checked_sub(proved_ago).unwrap_or(now) + self.policy.lease;
         lapses.min(self.deadline) + probe_after.saturating_sub((probe_after / 10).min(Duration::from_secs(1)))
+    }
+
+    /// What the log calls the key.
+    pub(crate) fn key_hash(&self) -> String {
+        self.store.log_hash("key", self.key.expose())
     }
 
     /// Until when it is worth while to try to store how something ended.

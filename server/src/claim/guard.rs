@@ -58,7 +58,7 @@ enum OnDrop {
 }
 
 impl Store {
-    /// Claims a command. Waits up to the policy's `default_wait` for one that is running.
+    /// Claims a command; needs a tokio runtime, on which its end is written even if the caller goes away. Waits up to the policy's `default_wait` for one that is running.
     ///
     /// The command's operation is the name under which the record stands; of the policy's names its aliases count.
     /// Dropping the future takes nothing back that was written, but a claim that nobody was given is released.

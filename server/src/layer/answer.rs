@@ -13,7 +13,7 @@ use samekey_core::claim::{Record, Say};
 use samekey_core::problem::Code;
 use samekey_core::receipt::Receipt;
 use samekey_core::response::is_stored;
-use samekey_core::{Key, Policy, Timestamp};
+use samekey_core::{Key, Policy, Recovery, Timestamp};
 
 use crate::command::Outcome;
 use crate::names;
@@ -98,6 +98,10 @@ pub(crate) fn refusal(code: Code, told: &Told, key: &Key, policy: &Policy) -> Pr
         (Code::OperationInProgress, _) => problem.retry_after(Duration::from_secs(1)),
         (Code::QuotaExceeded, _) => problem.retry_after(Duration::from_secs(5)),
         (Code::Overloaded | Code::StoreUnavailable, _) => problem.retry_after(Duration::from_secs(1)),
+        (Code::OutcomeUncertain, Some(record)) => match settles_by_itself(record, policy, told.now) {
+            Some(wait) => problem.retry_after(wait),
+            None => problem,
+        },
         (Code::OperationReleased, record) => {
             let wait =
                 record.and_then(|record| record.not_before).map_or(Duration::ZERO, |moment| moment.since(told.now));
@@ -125,6 +129,16 @@ pub(crate) fn refusal(code: Code, told: &Told, key: &Key, policy: &Policy) -> Pr
         _ => problem,
     }
 }
+
+/// How long it takes at least until an uncertain record settles by itself, if it does.
+pub(crate) fn settles_by_itself(record: &Record, policy: &Policy, now: Timestamp) -> Option<Duration> {
+    let settles = matches!(policy.recovery, Recovery::Probe | Recovery::Rerun);
+    let wait = record.settle_after.map_or(Duration::ZERO, |moment| moment.since(now));
+    settles.then(|| wait.max(LEAST_WAIT))
+}
+
+/// What is due is asked about within a few seconds.
+const LEAST_WAIT: Duration = Duration::from_secs(5);
 
 fn detail(code: Code, record: Option<&Record>) -> Cow<'static, str> {
     let text = match code {

@@ -248,6 +248,12 @@ pub enum Failure {
     },
 }
 
+/// In the extensions of a request under a claim: from this moment on others may settle the record, so nothing may be
+/// begun any more. Whoever waited before the first byte, for a connection say, looks at it again.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "the binary's forwarding looks at it"))]
+pub(crate) struct NotAfter(pub(crate) tokio::time::Instant);
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response = StatusCode::BAD_GATEWAY.into_response();

@@ -240,6 +240,7 @@ impl Run {
             operation = self.attempt.operation,
             record = self.attempt.id.0,
             attempt = self.attempt.fence.attempt,
+            key_hash = self.attempt.key_hash(),
             reason = reason.as_str(),
             "outcome unknown: {why}"
         );
@@ -271,6 +272,7 @@ impl Run {
             operation = self.attempt.operation,
             record = self.attempt.id.0,
             attempt = self.attempt.fence.attempt,
+            key_hash = self.attempt.key_hash(),
             reason = Reason::Deadline.as_str(),
             "no answer within the timeout"
         );

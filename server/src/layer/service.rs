@@ -22,7 +22,7 @@ use super::limits::Reserved;
 use super::params::Params;
 use super::route::{Coverage, Route, coverage};
 use super::run::{Heard, Start, run, spawn, with_trailers};
-use super::{Failure, Running, Shared, admit, answer, record};
+use super::{Failure, NotAfter, Running, Shared, admit, answer, record};
 use crate::claim::wait;
 use crate::names;
 use crate::problem::Problem;
@@ -267,6 +267,7 @@ where
     fn start(mut self, running: Running, drop_at: Instant) -> (oneshot::Receiver<Captured>, JoinHandle<()>) {
         self.parts.headers.insert(names::REQUEST_ID, self.request_id);
         running.tell(&mut self.parts);
+        self.parts.extensions.insert(NotAfter(drop_at));
         // A length leaves no place for trailers; an announcement without them is none.
         let gone = if self.trailers.is_some() { http::header::CONTENT_LENGTH } else { http::header::TRAILER };
         self.parts.headers.remove(gone);

@@ -14,6 +14,7 @@ pub(crate) mod sqlite;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -122,9 +123,16 @@ pub struct StoredResponse {
 }
 
 /// A store of records. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Store {
+    /// Not what is in it: its secret is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
 }
 
 /// A store that whoever holds this does not keep open.

@@ -32,6 +32,9 @@ impl Heard {
     pub(crate) fn state(&self) -> &str {
         self.headers.get("samekey-state").map_or("", |state| state.to_str().unwrap())
     }
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
     pub(crate) fn problem(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }

@@ -46,3 +46,16 @@ async fn the_handler_has_the_last_word_on_its_answer() {
         assert!(!answer.headers.contains_key("samekey-outcome"), "that is between the two");
     }
 }
+
+#[tokio::test]
+async fn what_a_handler_may_log_holds_no_secret() {
+    let bench = bench().await;
+    let handler = |running: samekey::Running| async move { format!("{running:?}") };
+    let app = Router::new().route("/", post(handler).layer(layer(&bench.store, policy())));
+    let heard = send(&app, "a-key-that-is-a-secret").await;
+    assert!(heard.text().contains("checkout"), "{}", heard.text());
+    for secret in ["a-key-that-is-a-secret", "ann", "secret"] {
+        assert!(!heard.text().contains(secret), "{}", heard.text());
+    }
+    assert_eq!(format!("{:?}", bench.store), "Store { .. }");
+}
