@@ -58,6 +58,7 @@ const STEPS: &[Step] = &[
     ("licences and sources", licences),
     ("binary", binary),
     ("peers' packages", tools::peers),
+    ("schemathesis", tools::schemathesis),
     ("tests", tests),
     ("documentation's examples", examples),
 ];

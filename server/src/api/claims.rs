@@ -36,6 +36,11 @@ const MAX_WAIT: Duration = Duration::from_secs(PATIENCE.as_secs() - 5);
 /// A command that a program is about to run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [
+    { "required": ["payload"] },
+    { "required": ["payload_base64", "content_type"] },
+    { "required": ["fingerprint"] },
+]))]
 struct ClaimRequest {
     /// Whose command it is, as deliveries over HTTP name their caller.
     #[schemars(length(min = 1, max = 512))]

@@ -41,6 +41,11 @@ struct StartRequest {
 /// How a call ended: one of them.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [
+    { "required": ["result"] },
+    { "required": ["not_applied"] },
+    { "required": ["unknown"] },
+]))]
 struct FinishRequest {
     /// It was answered, perhaps by a refusal; whoever starts it again gets this.
     #[serde(default, deserialize_with = "Json::present")]

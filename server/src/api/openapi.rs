@@ -215,13 +215,16 @@ fn name_operations(schemas: &mut Map<String, Value>, api: &Api) {
     let names: Vec<String> = crate::layer::published(&api.shared)
         .into_iter()
         .filter(|operation| !operation.automatic)
-        .map(|operation| operation.policy.operation.to_string())
+        .flat_map(|operation| {
+            let policy = &operation.policy;
+            std::iter::once(policy.operation.to_string()).chain(policy.aliases.iter().cloned()).collect::<Vec<_>>()
+        })
         .collect();
     if let Some(operation) =
         schemas.get_mut("ClaimRequest").and_then(|claim| claim.pointer_mut("/properties/operation"))
         && !names.is_empty()
     {
-        operation["examples"] = names.into();
+        operation["enum"] = names.into();
     }
 }
 
