@@ -64,7 +64,11 @@ type Provider = Arc<Mutex<World>>;
 async fn answer(provider: &Provider, made: Value) -> (StatusCode, String) {
     let calls = provider.lock().expect("the world").calls;
     tokio::time::sleep(Duration::from_millis(calls * 37 % 120)).await;
-    if calls.is_multiple_of(7) { (StatusCode::BAD_GATEWAY, "{}".into()) } else { (StatusCode::CREATED, made.to_string()) }
+    if calls.is_multiple_of(7) {
+        (StatusCode::BAD_GATEWAY, "{}".into())
+    } else {
+        (StatusCode::CREATED, made.to_string())
+    }
 }
 
 async fn mails(State(provider): State<Provider>, headers: HeaderMap, body: Bytes) -> (StatusCode, String) {
@@ -138,7 +142,8 @@ impl Queue {
         for name in self.names("taken") {
             let path = self.0.join("taken").join(&name);
             let Ok(about) = fs::metadata(&path) else { continue };
-            let taken = u128::try_from(about.mtime()).unwrap_or(0) * 1000 + u128::try_from(about.mtime_nsec()).unwrap_or(0) / 1_000_000;
+            let taken = u128::try_from(about.mtime()).unwrap_or(0) * 1000
+                + u128::try_from(about.mtime_nsec()).unwrap_or(0) / 1_000_000;
             if now.saturating_sub(taken) > after.as_millis() {
                 // Acknowledged in this very moment, perhaps.
                 let _ = fs::rename(path, self.0.join("inbox").join(&name));
@@ -193,7 +198,9 @@ async fn a_consumer_that_is_killed_at_any_moment_handles_each_message_once() {
         *victim = consumer(&shop, &queue, &url);
         queue.deliver_again(Duration::from_millis(700));
         // Delivered twice for no reason: two consumers may hold it.
-        if dice.roll(3) == 0 && let Some(name) = queue.names("taken").first() {
+        if dice.roll(3) == 0
+            && let Some(name) = queue.names("taken").first()
+        {
             let _ = fs::rename(queue.0.join("taken").join(name), queue.0.join("inbox").join(name));
         }
     }
@@ -212,7 +219,10 @@ async fn a_consumer_that_is_killed_at_any_moment_handles_each_message_once() {
     assert!(world.letters.values().all(|printed| *printed == 1), "seed {seed:#x}: never twice: {:?}", world.letters);
     assert!(dead.iter().all(|name| name.starts_with("letter-")), "seed {seed:#x}: mails are never given up: {dead:?}");
     let printed = world.letters.len();
-    assert!(printed + dead.len() >= MESSAGES, "seed {seed:#x}: printed, or for a person to look at: {printed} {dead:?}");
+    assert!(
+        printed + dead.len() >= MESSAGES,
+        "seed {seed:#x}: printed, or for a person to look at: {printed} {dead:?}"
+    );
     let open = uncertain["records"].as_array().map_or(0, Vec::len);
     assert_eq!(open, dead.len(), "seed {seed:#x}: whoever looks after them finds them: {uncertain}");
     assert!(!dead.is_empty() && printed < MESSAGES + dead.len(), "seed {seed:#x}: some answers were lost: {dead:?}");

@@ -186,3 +186,24 @@ async fn each_token_does_what_its_scopes_say() {
         }
     }
 }
+
+/// What a delivery over HTTP would hear, a claim hears.
+#[tokio::test]
+async fn a_claim_is_refused_as_a_delivery_is() {
+    let shop = Shop::with(|serve| serve.set("--quota", "1").set("--profile", "ietf")).await;
+    let old = support::keys::v7_aged(std::time::Duration::from_secs(31 * 86_400));
+    refused(&shop.claim(&invoice(&old, "h")).await, 410, "key_expired");
+    let first = shop.won(&invoice("m-1", "h")).await;
+    let busy = shop.claim(&invoice("m-2", "h")).await;
+    refused(&busy, 429, "quota_exceeded");
+    assert!(busy.retry_after().is_some_and(|after| after > 0));
+    let other = with(invoice("m-1", "h"), &json!({ "payload": 1 }));
+    refused(&shop.claim(&other).await, 422, "key_payload_mismatch");
+    first.says("complete", &json!({})).await;
+    let closed = Request::new("DELETE", "/.well-known/samekey/status?operation=invoice.send").key("m-3");
+    assert_eq!(shop.samekey.send(&closed).await.status, 200);
+    let theirs = shop.get("/v1/records?state=expired").await.json();
+    assert_eq!(theirs["records"][0]["ended"], "closed");
+    let full = Shop::with(|serve| serve.set("--min-free", "1000TiB")).await;
+    refused(&full.claim(&invoice("m-1", "h")).await, 503, "overloaded");
+}

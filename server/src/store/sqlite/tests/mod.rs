@@ -6,6 +6,7 @@ mod figures;
 mod files;
 mod journal;
 mod leases;
+mod listing;
 mod recovering;
 mod settling;
 mod sweeping;
