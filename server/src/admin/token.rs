@@ -72,12 +72,13 @@ pub(crate) struct TokenFileError {
 
 /// Hashes only: what is in memory opens nothing.
 type Hash = [u8; 32];
+type Known = Arc<[(Hash, Grant)]>;
 
 /// The tokens of a file, read again when it changes: all of it or nothing.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     file: Arc<Path>,
-    known: Mutex<Arc<[(Hash, Grant)]>>,
+    known: Mutex<Known>,
     looked: tokio::sync::Mutex<Looked>,
 }
 
@@ -180,7 +181,7 @@ fn make(file: &Path) -> std::io::Result<()> {
     }
 }
 
-fn read(path: &Path) -> Result<(Hash, Arc<[(Hash, Grant)]>), TokenFileError> {
+fn read(path: &Path) -> Result<(Hash, Known), TokenFileError> {
     let text = text_of(path)?;
     let known = parse(&text).map_err(|(line, why)| TokenFileError { file: path.to_owned(), line, why })?;
     Ok((hash(text.as_bytes()), known.into()))

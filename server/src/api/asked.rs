@@ -69,6 +69,10 @@ impl Asked {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // serde would read the members of an array in order.
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Err(request_invalid("the body must be one JSON object"));
+    }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
@@ -132,8 +136,8 @@ mod tests {
             ("{}", "missing field `name`"),
             (r#"{"name":"x"} 1"#, "one JSON object"),
             (r#"{"name":"x""#, "EOF"),
-            ("[]", "missing"),
-            ("\"x\"", "invalid type"),
+            (r#"["x", 1]"#, "must be one JSON object"),
+            ("\"x\"", "must be one JSON object"),
         ] {
             let problem = parse::<Sample>(text.as_bytes()).unwrap_err();
             assert_eq!(problem.code, Code::RequestInvalid);

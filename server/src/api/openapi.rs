@@ -22,6 +22,9 @@ use super::asked::Asked;
 use crate::admin::{Guard, Scope};
 use crate::problem::Problem;
 
+/// The schema of a type.
+type SchemaOf = fn(&mut SchemaGenerator) -> Value;
+
 /// What is said of a route.
 pub(super) struct Doc {
     path: &'static str,
@@ -30,10 +33,11 @@ pub(super) struct Doc {
     name: &'static str,
     summary: &'static str,
     description: &'static str,
-    takes: Option<fn(&mut SchemaGenerator) -> Value>,
-    query: Option<fn(&mut SchemaGenerator) -> Value>,
+    takes: Option<SchemaOf>,
+    query: Option<SchemaOf>,
     headers: &'static [(&'static str, &'static str)],
-    gives: Vec<(u16, &'static str, fn(&mut SchemaGenerator) -> Value)>,
+    /// Status, what it means, what its body is.
+    gives: Vec<(u16, &'static str, SchemaOf)>,
     refuses: Vec<Code>,
 }
 

@@ -111,18 +111,18 @@ impl ListArgs {
     fn search(&self) -> Search {
         let now = crate::clock::Clock::system().now();
         let ago = |time: std::time::Duration| -> Timestamp { now - time };
-        let mut search = Search::default();
-        search.state = self.state.map(StateWord::state);
-        search.operation.clone_from(&self.operation);
-        search.actor = self.actor.as_ref().map(Actor::new);
-        search.actor_hash.clone_from(&self.actor_hash);
-        search.key.clone_from(&self.key);
-        search.key_hash.clone_from(&self.key_hash);
-        search.request_id.clone_from(&self.request_id);
-        search.result_id.clone_from(&self.result_id);
-        search.until = self.older_than.map(ago);
-        search.since = self.newer_than.map(ago);
-        search
+        Search {
+            state: self.state.map(StateWord::state),
+            operation: self.operation.clone(),
+            actor: self.actor.as_ref().map(Actor::new),
+            actor_hash: self.actor_hash.clone(),
+            key: self.key.clone(),
+            key_hash: self.key_hash.clone(),
+            request_id: self.request_id.clone(),
+            result_id: self.result_id.clone(),
+            until: self.older_than.map(ago),
+            since: self.newer_than.map(ago),
+        }
     }
 
     /// The same for a server.

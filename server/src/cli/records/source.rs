@@ -120,7 +120,7 @@ impl Source<'_> {
         limit: usize,
     ) -> anyhow::Result<RecordsPage> {
         match self {
-            Self::File(store) => page(store, search, before, limit).await.map_err(said),
+            Self::File(store) => page(store, search, before, limit).await.map_err(|problem| said(&problem)),
             Self::Server(server) => {
                 let before = before.map(|id| format!("&before={id}")).unwrap_or_default();
                 let mut request = Request::new(Body::empty());
@@ -137,7 +137,7 @@ impl Source<'_> {
 
     pub(super) async fn detail(&self, id: i64) -> anyhow::Result<RecordDetail> {
         match self {
-            Self::File(store) => detail(store, RecordId(id)).await.map_err(said),
+            Self::File(store) => detail(store, RecordId(id)).await.map_err(|problem| said(&problem)),
             Self::Server(server) => {
                 let mut request = Request::new(Body::empty());
                 *request.uri_mut() = format!("/v1/records/{id}").parse()?;
@@ -149,8 +149,10 @@ impl Source<'_> {
     pub(super) async fn settle(&self, id: i64, settlement: SettleRequest) -> anyhow::Result<RecordDetail> {
         match self {
             Self::File(store) => {
-                settle(store, RecordId(id), settlement, " (on the store's file)").await.map_err(said)?;
-                detail(store, RecordId(id)).await.map_err(said)
+                settle(store, RecordId(id), settlement, " (on the store's file)")
+                    .await
+                    .map_err(|problem| said(&problem))?;
+                detail(store, RecordId(id)).await.map_err(|problem| said(&problem))
             }
             Self::Server(server) => {
                 let mut request = Request::new(Body::from(serde_json::to_vec(&settlement)?));
@@ -171,7 +173,7 @@ impl Source<'_> {
 }
 
 /// A refusal in a sentence, with when to come back.
-fn said(problem: Problem) -> anyhow::Error {
+fn said(problem: &Problem) -> anyhow::Error {
     let wait = problem.retry_after.map(|after| format!(" ({} s to go)", after.as_secs().max(1)));
     anyhow!("{}{}", problem.detail, wait.unwrap_or_default())
 }
