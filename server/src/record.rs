@@ -72,7 +72,7 @@ pub enum Settlement {
 
 impl Record {
     fn new(found: Found, looked_at: Timestamp) -> Self {
-        let Found { id, operation, record } = found;
+        let Found { id, operation, record, .. } = found;
         Self {
             id,
             seen: Revision { number: record.revision, looked_at },

@@ -68,7 +68,7 @@ impl Door {
         while let Ok(waiting) = tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(addr)).await {
             queue.push(waiting.expect("a connection"));
         }
-        Self { listener, queue: queue }
+        Self { listener, queue }
     }
 
     fn addr(&self) -> SocketAddr {

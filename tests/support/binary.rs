@@ -6,6 +6,7 @@ use crate::logs::Logs;
 use crate::patience::patiently;
 use crate::raw::{self, Connection};
 use crate::request::Request;
+use crate::scrape::Scrape;
 use crate::upstream::Upstream;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
@@ -81,6 +82,13 @@ impl Serve {
         let mut command = std::process::Command::new(samekey());
         command.arg("check").args(&self.args).args(flags).current_dir(self.folder());
         command.envs(self.env.iter().cloned()).output().expect("samekey check")
+    }
+
+    /// Another command of the binary, in this folder: `["backup", "copy.db"]`.
+    pub fn command(&self, words: &[&str]) -> std::process::Output {
+        let mut command = std::process::Command::new(samekey());
+        command.args(words).current_dir(self.folder());
+        command.envs(self.env.iter().cloned()).output().expect("samekey")
     }
 
     /// Short times, for tests that wait for them: lease 1 s, timeout 1 s, settled from outside 2 s later.
@@ -252,6 +260,27 @@ impl Server {
     /// Anything on the admin listener, with a token.
     pub async fn admin_as(&self, token: &str, request: &Request) -> Answer {
         raw::send(self.admin, &request.clone().actor(&format!("Bearer {token}"))).await
+    }
+
+    /// What Prometheus would read now.
+    pub async fn scrape(&self) -> Scrape {
+        let answer = self.admin_as(&self.token(), &Request::new("GET", "/metrics")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        Scrape::of(&answer.text())
+    }
+
+    /// Scrapes until the sum of these samples is what the caller wants; for gauges that time brings.
+    pub async fn until_scraped(&self, name: &str, labels: &[(&str, &str)], wanted: impl Fn(f64) -> bool) -> f64 {
+        patiently(&format!("{name} {labels:?}"), async {
+            loop {
+                let value = self.scrape().await.sum(name, labels);
+                if wanted(value) {
+                    return value;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await
     }
 
     /// GET on the admin listener, without a token.

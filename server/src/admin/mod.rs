@@ -38,9 +38,9 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// Every route of the listener. `pages` is where the public listener explains the codes.
 pub(crate) fn routes(store: Store, phase: Phase, guard: &Guard, exporter: Exporter, api: Api, pages: Prefix) -> Router {
-    health::routes(store, phase)
+    health::routes(store.clone(), phase)
         .merge(api::routes(api, guard))
-        .merge(guard.needs(Scope::Read, metrics::routes(exporter)))
+        .merge(guard.needs(Scope::Read, metrics::routes(store, exporter)))
         .merge(guard.any(Router::new().fallback(unknown)))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(pages, finish))

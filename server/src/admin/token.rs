@@ -72,6 +72,7 @@ pub(crate) struct TokenFileError {
 
 /// Hashes only: what is in memory opens nothing.
 type Hash = [u8; 32];
+/// By the hash of the token.
 type Known = Arc<[(Hash, Grant)]>;
 
 /// The tokens of a file, read again when it changes: all of it or nothing.
@@ -181,6 +182,7 @@ fn make(file: &Path) -> std::io::Result<()> {
     }
 }
 
+/// The hash of the file, and what stands in it.
 fn read(path: &Path) -> Result<(Hash, Known), TokenFileError> {
     let text = text_of(path)?;
     let known = parse(&text).map_err(|(line, why)| TokenFileError { file: path.to_owned(), line, why })?;

@@ -298,7 +298,7 @@ fn own_times(policy: &Policy, lease: Option<Time>, timeout: Option<Time>) -> Res
 
 async fn won(api: &Api, ask: &Ask, told: Told, fence: Fence, asked_at: AskedAt) -> Result<Response, Problem> {
     let store = &api.shared.store;
-    let Some(Found { id, operation, mut record }) = told.found else {
+    let Some(Found { id, operation, mut record, .. }) = told.found else {
         return Err(Problem::new(Code::StoreUnavailable, "The record could not be read."));
     };
     // Heard so late that it may have been lost since, or asked for again: its holder gets a full lease.

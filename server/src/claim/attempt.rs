@@ -10,12 +10,13 @@ use std::time::Duration;
 use samekey_core::claim::{Event, Fence, Finish, Reason, Record, Say, State};
 use samekey_core::problem::Code;
 use samekey_core::receipt::Receipt;
-use samekey_core::{Actor, Key, Policy};
+use samekey_core::{Actor, Key, Policy, Timestamp};
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
 use crate::command::Outcome;
 use crate::layer::answer;
+use crate::observe;
 use crate::problem::Problem;
 use crate::store::{Applied, Ask, Found, Hold, Note, RecordId, Store, StoreError, StoredResponse, Told};
 
@@ -50,6 +51,11 @@ pub(crate) struct Attempt {
     pub(crate) id: RecordId,
     /// The name under which the record was made.
     pub(crate) operation: String,
+    /// That name stood in a configuration.
+    pub(crate) configured: bool,
+    pub(crate) created_at: Timestamp,
+    /// Of the delivery that won.
+    pub(crate) request_id: Option<Arc<str>>,
     pub(crate) fence: Fence,
     pub(crate) policy: Arc<Policy>,
     pub(crate) actor: Actor,
@@ -90,6 +96,9 @@ impl Attempt {
             store: store.clone(),
             id: found.id,
             operation: found.operation.clone(),
+            configured: found.configured,
+            created_at: found.record.created_at,
+            request_id: ask.request_id.clone(),
             fence,
             policy: Arc::clone(&ask.policy),
             actor: ask.actor.clone(),
@@ -164,19 +173,20 @@ impl Attempt {
             // Uncertain after all.
             Ok(Applied { record: Some(record), refused: None }) if record.reason == Some(Reason::EarlierAttempt) => {
                 let why = if record.effects.open > 0 { OPEN } else { "an earlier attempt may have taken effect" };
+                self.tell_uncertain(Reason::EarlierAttempt, why, None);
                 Err(Otherwise::Refused(self.uncertain(why).receipt(record.receipt())))
             }
             Ok(Applied { record: Some(record), refused: None }) => Ok(record),
             Ok(Applied { record: None, .. }) => Err(Otherwise::Stale(None)),
             Ok(Applied { record: Some(record), refused: Some(_) }) => {
-                tracing::error!(
-                    event = "stale_finish",
-                    operation = self.operation,
-                    record = self.id.0,
-                    attempt = self.fence.attempt,
-                    state = record.state.as_str(),
-                    "an attempt ended after its record was settled otherwise"
-                );
+                observe::stale_finish(&observe::StaleFinish {
+                    label: &observe::label(self.configured, &self.policy.operation),
+                    operation: &self.operation,
+                    record: self.id,
+                    attempt: self.fence.attempt,
+                    key_hash: &self.key_hash(),
+                    state: record.state.as_str(),
+                });
                 Err(self.settled_otherwise(record).await)
             }
             Err(error) => {
@@ -193,13 +203,29 @@ impl Attempt {
                     Otherwise::Replay(Box::new(Outcome::stored(&record, stored)))
                 }
                 _ => {
-                    let found = Some(Found { id: self.id, operation: self.operation.clone(), record });
+                    let (operation, configured) = (self.operation.clone(), self.configured);
+                    let found = Some(Found { id: self.id, operation, configured, record });
                     let told = Told { say: Say::Replay, found, response: None, profile: None, now: self.store.now() };
                     Otherwise::Refused(answer::refusal(Code::ResponseNotStored, &told, &self.key, &self.policy))
                 }
             },
             State::InProgress | State::Released | State::Uncertain => Otherwise::Stale(Some(Box::new(record))),
         }
+    }
+
+    /// Tells the log that the outcome is unknown, and why.
+    pub(crate) fn tell_uncertain(&self, reason: Reason, why: &str, trace_id: Option<&str>) {
+        observe::uncertain(&observe::Uncertain {
+            operation: &self.operation,
+            record: self.id,
+            attempt: self.fence.attempt,
+            key_hash: Some(&self.key_hash()),
+            request_id: self.request_id.as_deref(),
+            trace_id,
+            reason: reason.as_str(),
+            age: self.store.now().since(self.created_at),
+            why,
+        });
     }
 
     /// The outcome is unknown, for this reason.

@@ -271,9 +271,12 @@ impl Claim {
     pub async fn uncertain(self, why: &str) -> Result<Problem, Problem> {
         let attempt = Arc::clone(&self.attempt);
         let why: String = why.chars().take(MAX_WHY_CHARS).collect();
-        let applied = self.end(Finish::Uncertain(Reason::Holder), None, Some(why)).await;
+        let applied = self.end(Finish::Uncertain(Reason::Holder), None, Some(why.clone())).await;
         match attempt.ended(applied).await {
-            Ok(record) => Ok(attempt.uncertain("whoever ran it says so").receipt(record.receipt())),
+            Ok(record) => {
+                attempt.tell_uncertain(Reason::Holder, &why, None);
+                Ok(attempt.uncertain("whoever ran it says so").receipt(record.receipt()))
+            }
             Err(Otherwise::Refused(problem)) => Err(problem),
             Err(Otherwise::Replay(outcome)) => Err(super::stale(Some(outcome.receipt)).about(&attempt.operation)),
             Err(Otherwise::Stale(record)) => Err(attempt.stale(record.as_deref())),

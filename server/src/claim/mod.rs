@@ -1,4 +1,4 @@
-//! Claiming as a library: the right to run a command once, from any program that has a [`Store`].
+//! Claiming as a library: the right to run a command once, from any program that has a [`Store`](crate::Store).
 //!
 //! ```
 //! use samekey::{Actor, Answer, Claimed, Command, EffectError, Fingerprint, Outcome, Policy, Problem, Store};

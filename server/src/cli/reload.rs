@@ -7,6 +7,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::config::{self, ConfigErrors, Loaded, Source};
 use super::probes::Probes;
 use crate::layer::{Operations, Resolve, register};
+use crate::observe;
 use crate::store::Store;
 
 /// Refuses to go on where a client may still ask for a command that no operation answers for: its retry would find
@@ -68,12 +69,14 @@ pub(super) fn on_hangup(
             checks = probes.install(&store);
             operations.replace(&read.table);
             store.policies().replace(|policies| register(policies, &operations.operations()));
+            observe::reloaded(true);
             tracing::info!(event = "config", operations = read.operations.len(), "the operations were read anew");
         }
     }))
 }
 
 fn kept(error: &anyhow::Error) {
+    observe::reloaded(false);
     match error.downcast_ref::<ConfigErrors>() {
         Some(errors) => {
             for line in errors.lines() {

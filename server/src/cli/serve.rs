@@ -5,12 +5,12 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use http::Uri;
+use samekey_core::Timestamp;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -19,9 +19,10 @@ use super::config::{self, Loaded, Source};
 use super::logs::LogArgs;
 use super::probes::Probes;
 use super::reload::{self, refuse_unnamed};
-use super::settings::{Defaults, ServerLimits, ServerWide, duration};
+use super::settings::{Defaults, ServerLimits, ServerWide, duration, moment};
+use super::store::StoreUrl;
 use crate::admin::{self, Guard, Phase, Tokens};
-use crate::layer::{IdempotencyLayer, Operations};
+use crate::layer::{IdempotencyLayer, Operations, Resolve, register};
 use crate::observe::Exporter;
 use crate::proxy::forward::{Forward, ForwardConfig};
 use crate::proxy::listen;
@@ -63,11 +64,16 @@ pub(crate) struct ServeArgs {
 
     /// Where keys and answers are kept: a file on a disk of this machine
     #[arg(long, env = "SAMEKEY_STORE", value_name = "STORE", default_value = "sqlite:samekey.db")]
-    store: StoreUrl,
+    pub(super) store: StoreUrl,
 
     /// Allow the SQLite store under Kubernetes, where a second pod would have a second memory
     #[arg(long, env = "SAMEKEY_SINGLE_HOST")]
     single_host: bool,
+
+    /// After a backup was restored by other means than `samekey restore`: the moment at which that was. Keys that may
+    /// be older and are not known are uncertain then. Set once for each value
+    #[arg(long, env = "SAMEKEY_HORIZON", value_name = "MOMENT", value_parser = moment::parse)]
+    horizon: Option<Timestamp>,
 
     /// Where clients find the status of a key, the contract and the pages of the codes; /api/samekey, for instance,
     /// where only /api leads here
@@ -122,24 +128,6 @@ Covered are POST and PATCH requests with the header Idempotency-Key. All others 
   samekey serve --upstream http://127.0.0.1:3000
   curl -i http://127.0.0.1:8787/orders -H 'Authorization: Bearer t' -H 'Idempotency-Key: 7f9c2ba4-e88f-4c37-9e3c-5a8f1c2d3e4f' \\
        -H 'Content-Type: application/json' -d '{\"sku\":\"tea\"}'";
-
-/// `sqlite:PATH`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct StoreUrl {
-    path: PathBuf,
-}
-
-impl FromStr for StoreUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("sqlite", path)) if !path.is_empty() => Ok(Self { path: path.trim_start_matches("//").into() }),
-            Some(("postgres" | "postgresql", _)) => Err("PostgreSQL is not supported yet; write sqlite:PATH".into()),
-            _ => Err(format!("{text} names no store; write sqlite:PATH, for instance sqlite:samekey.db")),
-        }
-    }
-}
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(source: Source) -> anyhow::Result<ExitCode> {
@@ -226,6 +214,10 @@ impl Server {
         })
         .await
         .context("the store cannot be used")?;
+        register(store.policies(), &loaded.table.operations());
+        if let Some(horizon) = args.horizon {
+            set_horizon(&store, horizon, loaded.others.clock_skew).await?;
+        }
         if !args.accept_unnamed_records {
             refuse_unnamed(&store, &loaded.table).await?;
         }
@@ -305,6 +297,11 @@ impl Server {
             self.prefix.clone(),
         );
         let admin = tokio::spawn(admin::serve(self.admin, routes, async { drop(stopped.await) }));
+        let tended = tokio::spawn(self.exporter.tend());
+        let counted = tokio::spawn({
+            let layer = self.layer.clone();
+            async move { layer.observe().await }
+        });
         let tunnels = self.forward.tunnels();
         let service = self.layer.front(tower::Layer::layer(&self.layer, self.forward));
         let connections = listen::serve(self.public, service, signal).await;
@@ -326,11 +323,32 @@ impl Server {
         }
         drop(stop_admin);
         let _ = tokio::time::timeout(ADMIN_GRACE, admin).await;
-        reloads.abort();
+        for task in [reloads, tended, counted] {
+            task.abort();
+        }
         self.store.close().await;
         tracing::info!(event = "stopped");
         Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// What was lost before the horizon is settled before anything is served.
+async fn set_horizon(store: &Store, horizon: Timestamp, clock_skew: Duration) -> anyhow::Result<()> {
+    if horizon > store.now() + clock_skew {
+        bail!(
+            "horizon {} is yet to come: every new key would be uncertain; write the moment of the restore, or take it out",
+            moment::shown(horizon)
+        );
+    }
+    if let Some(uncertain) = store.set_horizon(horizon).await.context("the horizon cannot be set")? {
+        tracing::warn!(
+            event = "horizon",
+            horizon = moment::shown(horizon),
+            uncertain,
+            "keys that may be older and are not known are uncertain from now on, and so are records that had not ended"
+        );
+    }
+    Ok(())
 }
 
 fn url(text: &str) -> Result<Uri, String> {
@@ -355,19 +373,4 @@ pub(crate) fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()>> {
             std::process::exit(130);
         });
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrong_settings_say_what_to_write() {
-        for (error, hint) in [
-            ("samekey.db".parse::<StoreUrl>().unwrap_err(), "sqlite:PATH"),
-            ("postgres://x".parse::<StoreUrl>().unwrap_err(), "sqlite:PATH"),
-        ] {
-            assert!(error.contains(hint), "{error}");
-        }
-    }
 }

@@ -15,6 +15,25 @@ fn is_bare(text: &str) -> bool {
 }
 
 /// `90s`, `5d`, `300ms`. A bare number is refused: nobody can see its unit.
+pub(crate) mod moment {
+    use std::time::{Duration, SystemTime};
+
+    use samekey_core::Timestamp;
+
+    /// As RFC 3339 writes it.
+    pub(crate) fn parse(text: &str) -> Result<Timestamp, String> {
+        let wrong = || format!("{text:?} is no moment; write for instance 2026-03-01T12:00:00Z, in UTC");
+        let at = humantime::parse_rfc3339(text).map_err(|_| wrong())?;
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).map_err(|_| wrong())?;
+        i64::try_from(since.as_millis()).map(Timestamp::from_millis).map_err(|_| wrong())
+    }
+
+    pub(crate) fn shown(at: Timestamp) -> String {
+        let since = Duration::from_millis(u64::try_from(at.as_millis()).unwrap_or(0));
+        humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string()
+    }
+}
+
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if is_bare(text) {
         return Err(format!("{text} has no unit; write for instance {text}s, {text}ms or {text}m"));
@@ -151,7 +170,7 @@ pub(crate) enum KeyTimeRule {
 pub(crate) enum TimelessRule {
     /// Forgotten with all else, and then new again
     Forget,
-    /// Remembered for ever, about 100 bytes each
+    /// Remembered for ever, about 350 bytes each
     Keep,
 }
 

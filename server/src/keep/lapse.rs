@@ -1,13 +1,11 @@
 //! Claims whose holder fell silent: they are judged although nobody asks for their key.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use samekey_core::claim::{Event, State};
+use samekey_core::claim::Event;
 
 use super::Duty;
-use super::recover::age_s;
-use crate::store::{Applied, Case, Store, StoreError};
+use crate::store::{Case, Store, StoreError};
 
 /// Between two looks. A delivery that meets such a claim judges it at once; this is for those that nobody retries.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -44,33 +42,6 @@ async fn judge(store: &Store, case: Case) -> Result<(), StoreError> {
         return Ok(());
     }
     let id = case.found.id;
-    let Applied { record, refused } = store.apply(id, Arc::clone(&policy), Event::Tick, None).await?;
-    let (Some(record), None) = (record, refused) else { return Ok(()) };
-    let key_hash = store.log_hash("key", case.key.expose());
-    let (attempt, age_s) = (record.fence.attempt, age_s(&record, store.now()));
-    if record.state == State::Uncertain {
-        tracing::warn!(
-            event = "uncertain",
-            operation = case.found.operation,
-            record = id.0,
-            attempt,
-            key_hash,
-            reason = record.reason.map(samekey_core::claim::Reason::as_str),
-            age_s,
-            "outcome unknown: whoever ran the command fell silent"
-        );
-    } else {
-        tracing::info!(
-            event = "settled",
-            operation = case.found.operation,
-            record = id.0,
-            attempt,
-            key_hash,
-            state = record.state.as_str(),
-            by = "lease",
-            age_s,
-            "whoever ran the command fell silent before its first external call: it may run again"
-        );
-    }
-    Ok(())
+    // What came of it is told where it is written.
+    store.apply(id, policy, Event::Tick, None).await.map(drop)
 }

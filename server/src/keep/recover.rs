@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use samekey_core::claim::transition::Probed as Verdict;
-use samekey_core::claim::{Event, Record, backoff};
+use samekey_core::claim::{Event, backoff};
 use samekey_core::{Policy, Recovery, Timestamp};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::Duty;
+use crate::observe;
 use crate::probe::{About, Probe, Probed};
 use crate::store::{Applied, By, Case, Look, Note, Store, StoreError, WeakStore};
 
@@ -126,7 +127,7 @@ async fn about(store: &Store, case: &Case) -> Result<About, StoreError> {
 async fn give_up(store: &Store, case: &Case, policy: Arc<Policy>) -> Result<(), StoreError> {
     let note = Note { who: None, why: Some("nobody settled it in time".into()) };
     let applied = store.apply_noted(case.found.id, policy, Event::GiveUp, None, note).await?;
-    log_settled(store, case, &applied, By::Sweeper);
+    log_refused(store, case, &applied, By::Sweeper);
     Ok(())
 }
 
@@ -166,11 +167,13 @@ impl Question {
             Ok(Probed::Done(found)) => {
                 let why = format!("the probe found its answer, {}", found.status);
                 let (terminal, stored) = found.terminal(&self.policy);
-                ("happened", Verdict::Done(terminal), Some(stored), why)
+                (observe::Probed::Happened, Verdict::Done(terminal), Some(stored), why)
             }
-            Ok(Probed::Absent) => ("never", Verdict::Absent, None, "the probe found nothing of it".to_owned()),
-            Ok(Probed::Unclear(why)) => ("unclear", Verdict::Unclear, None, why),
-            Err(why) => ("error", Verdict::Unclear, None, why),
+            Ok(Probed::Absent) => {
+                (observe::Probed::Never, Verdict::Absent, None, "the probe found nothing of it".to_owned())
+            }
+            Ok(Probed::Unclear(why)) => (observe::Probed::Unclear, Verdict::Unclear, None, why),
+            Err(why) => (observe::Probed::Error, Verdict::Unclear, None, why),
         };
         self.log_probe(store, result, &why, took);
         if verdict == Verdict::Unclear {
@@ -180,7 +183,7 @@ impl Question {
         let event = Event::Probe { revision: found.record.revision, asked_at, verdict };
         let note = Note { who: None, why: Some(why) };
         match store.apply_noted(found.id, Arc::clone(&self.policy), event, response, note).await {
-            Ok(applied) => log_settled(store, &self.case, &applied, By::Probe),
+            Ok(applied) => log_refused(store, &self.case, &applied, By::Probe),
             // The look after this one asks again.
             Err(error) => {
                 tracing::warn!(event = "store_error", record = found.id.0, %error, "what a probe found could not be written");
@@ -188,58 +191,32 @@ impl Question {
         }
     }
 
-    fn log_probe(&self, store: &Store, result: &str, why: &str, took: Duration) {
-        let Case { found, key, .. } = &self.case;
-        let sure = matches!(result, "happened" | "never");
-        let again_s = (!sure).then(|| self.next.since(store.now()).as_secs());
-        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        let key_hash = store.log_hash("key", key.expose());
-        let (operation, record) = (found.operation.as_str(), found.id.0);
-        let (attempt, age_s) = (found.record.fence.attempt, age_s(&found.record, store.now()));
-        if sure {
-            tracing::info!(event = "probe", operation, record, attempt, key_hash, result, age_s, duration_ms, "{why}");
-        } else {
-            tracing::warn!(
-                event = "probe",
-                operation,
-                record,
-                attempt,
-                key_hash,
-                result,
-                age_s,
-                duration_ms,
-                again_s,
-                "{why}"
-            );
-        }
+    fn log_probe(&self, store: &Store, result: observe::Probed, why: &str, took: Duration) {
+        let Case { found, key, configured, .. } = &self.case;
+        let sure = matches!(result, observe::Probed::Happened | observe::Probed::Never);
+        observe::probed(&observe::Probe {
+            label: &observe::label(*configured, &self.policy.operation),
+            operation: &found.operation,
+            record: found.id,
+            attempt: found.record.fence.attempt,
+            key_hash: &store.log_hash("key", key.expose()),
+            result,
+            age: store.now().since(found.record.created_at),
+            took,
+            again: (!sure).then(|| self.next.since(store.now())),
+            why,
+        });
     }
 }
 
-fn log_settled(store: &Store, case: &Case, applied: &Applied, by: By) {
-    let Case { found, key, .. } = case;
-    let key_hash = store.log_hash("key", key.expose());
-    let (operation, record, by) = (found.operation.as_str(), found.id.0, by.as_str());
-    let Some(written) = applied.record.as_ref().filter(|_| applied.refused.is_none()) else {
-        let state = applied.record.as_ref().map_or("forgotten", |record| record.state.as_str());
-        tracing::info!(
-            event = "not_settled",
-            operation,
-            record,
-            key_hash,
-            state,
-            by,
-            "the record changed meanwhile, or an external call of it is still open"
-        );
+/// What was settled is told where it is written.
+fn log_refused(store: &Store, case: &Case, applied: &Applied, by: By) {
+    if applied.refused.is_none() {
         return;
-    };
-    let (state, attempt, age_s) = (written.state.as_str(), written.fence.attempt, age_s(written, store.now()));
-    let reason = written.reason.map(samekey_core::claim::Reason::as_str);
-    tracing::info!(event = "settled", operation, record, attempt, key_hash, state, by, reason, age_s);
-}
-
-/// How old a record is.
-pub(super) fn age_s(record: &Record, now: Timestamp) -> u64 {
-    now.since(record.created_at).as_secs()
+    }
+    let Case { found, key, .. } = case;
+    let state = applied.record.as_ref().map_or("forgotten", |record| record.state.as_str());
+    observe::not_settled(&found.operation, found.id, &store.log_hash("key", key.expose()), state, by);
 }
 
 fn chance() -> u32 {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Duty;
+use crate::observe;
 use crate::store::{Store, StoreError, Swept};
 
 /// Between two looks: what comes due meanwhile is swept together. Nobody waits for it, because whoever reads a record
@@ -19,7 +20,10 @@ impl Duty for Sweep {
     const NAME: &'static str = "sweep";
 
     async fn attend(&mut self, store: &Store) -> Result<Duration, StoreError> {
-        let Swept { more, next, .. } = store.sweep().await?;
+        let Swept { more, next, expired, forgotten } = store.sweep().await?;
+        if expired + forgotten > 0 {
+            observe::swept(expired, forgotten);
+        }
         if more {
             return Ok(Duration::ZERO);
         }

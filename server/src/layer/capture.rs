@@ -4,9 +4,9 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::response::Parts;
+use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};
@@ -31,6 +31,16 @@ pub(crate) enum Captured {
     Failed(Failure),
     /// The handler gave up on an effect.
     CutShort(CutShort),
+}
+
+impl Captured {
+    /// The status, if there was an answer.
+    pub(crate) fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Whole(parts, ..) | Self::Streamed(parts, _) => Some(parts.status),
+            Self::Broken(_) | Self::Failed(_) | Self::CutShort(_) => None,
+        }
+    }
 }
 
 /// The rest of a streamed answer, to be driven by the handler's own task.

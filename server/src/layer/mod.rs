@@ -62,6 +62,7 @@ pub use service::Idempotency;
 
 use crate::claim::WaitingRoom;
 use crate::names;
+use crate::observe::{self, Suspects};
 use crate::routes::{self, Cors, Front, Origin, Prefix};
 use crate::store::Store;
 use limits::Budget;
@@ -88,6 +89,8 @@ pub(crate) struct Shared {
     pub(crate) cors: Cors,
     /// The operations that [`IdempotencyLayer::policy`] named, for the routes.
     pub(crate) policies: Arc<Mutex<Vec<Published>>>,
+    /// Commands that ran a moment ago.
+    pub(crate) suspects: Arc<Suspects>,
 }
 
 impl std::fmt::Debug for IdempotencyLayer {
@@ -113,6 +116,7 @@ impl IdempotencyLayer {
                 prefix: Prefix::default(),
                 cors: Cors::default(),
                 policies: Arc::default(),
+                suspects: Arc::default(),
             }),
         }
     }
@@ -212,6 +216,22 @@ impl IdempotencyLayer {
                 self.clone().resolve(one)
             }
             Err(error) => panic!("the policy of {name} cannot hold: {error}"),
+        }
+    }
+
+    /// Tells the gauges about records and about the store's queue, every 15 s for as long as it is polled: spawn it
+    /// beside the server. All other metrics are told by whoever moves them.
+    pub async fn observe(&self) {
+        let mut sampler = observe::Sampler::default();
+        loop {
+            let known = published(&self.shared).into_iter().filter(|operation| !operation.automatic);
+            let known = known.map(|operation| operation.policy.operation.to_string());
+            let contract =
+                |name: &str| by_name(&self.shared, name).filter(|route| route.configured).map(|route| route.policy);
+            if let Err(error) = sampler.look(&self.shared.store, known, contract).await {
+                tracing::warn!(event = "store_error", %error, "the records could not be counted");
+            }
+            tokio::time::sleep(observe::EVERY).await;
         }
     }
 

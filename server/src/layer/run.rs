@@ -18,7 +18,7 @@ use samekey_core::answer::{Head, Meaning, meaning, panicked};
 use samekey_core::claim::{Finish, Reason, Record, Terminal};
 use samekey_core::problem::Code;
 use samekey_core::receipt::{Receipt, Word};
-use samekey_core::{Keep, OutcomeClass};
+use samekey_core::{Actor, Keep, OutcomeClass};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -26,10 +26,12 @@ use tracing::Instrument;
 
 use super::answer;
 use super::capture::Captured;
+use super::record::Thread;
 use super::{Failure, Running, Shared, running};
 use crate::claim::{Asked, Attempt, CutShort, OPEN, Otherwise};
+use crate::observe;
 use crate::problem::Problem;
-use crate::store::{Applied, Ask, Hold, Note, StoreError, StoredResponse, Told};
+use crate::store::{Applied, Ask, Hold, Note, RecordId, StoreError, StoredResponse, Told};
 
 /// What the request's future hears.
 pub(crate) enum Heard<H> {
@@ -46,6 +48,7 @@ struct Run {
     attempt: Arc<Attempt>,
     /// Renews the claim for as long as the handler may answer, and no longer: a handler's own tasks may outlive it.
     _hold: Hold,
+    thread: Thread,
     passes_405: bool,
 }
 
@@ -60,24 +63,31 @@ pub(crate) trait Start: Sized + Send + 'static {
 pub(crate) async fn run<H: Start>(
     shared: Arc<Shared>,
     ask: Ask,
+    thread: Thread,
     passes_405: bool,
     handler: H,
     heard: oneshot::Sender<Heard<H>>,
 ) {
     let asked = Asked::now(&shared.store);
-    let told = match shared.store.deliver(ask.clone()).await {
+    let claimed = thread.store(shared.store.deliver(ask.clone())).instrument(observe::claim_span(&ask.operation));
+    let told = match claimed.await {
         Ok(told) => told,
         Err(error) => return drop(heard.send(Heard::Refused(error.into()))),
     };
     let Some((attempt, hold)) = Attempt::won(&shared.store, &ask, &told, asked) else {
         return drop(heard.send(Heard::Told(Box::new((told, handler)))));
     };
+    thread.claimed(attempt.id);
+    suspect(&shared, &ask, &thread, attempt.id);
     if let Err(refusal) = attempt.prove_if_late(asked).await {
         return drop(heard.send(Heard::Answer(refusal.into_response())));
     }
+    let _runs = observe::in_flight(&thread.label);
     let attempt = Arc::new(attempt);
-    let (captured, task) = handler.start(Running::new(Arc::clone(&attempt)), attempt.drop_at());
-    let run = Run { attempt, _hold: hold, passes_405 };
+    let upstream = observe::upstream_span(&attempt.operation, attempt.fence);
+    let running = Running::new(Arc::clone(&attempt));
+    let (captured, task) = upstream.in_scope(|| handler.start(running, attempt.drop_at()));
+    let run = Run { attempt, _hold: hold, thread, passes_405 };
     let mut heard = Some(heard);
     run.supervise(captured, task, &mut |response| {
         if let Some(heard) = heard.take() {
@@ -88,6 +98,20 @@ pub(crate) async fn run<H: Start>(
     .await;
 }
 
+/// Tells of a command that looks like a retry under a new key.
+fn suspect(shared: &Shared, ask: &Ask, thread: &Thread, record: RecordId) {
+    if ask.actor == Actor::anonymous() || shared.actor.key_is_the_secret() || !thread.has_body {
+        return;
+    }
+    let store = &shared.store;
+    let ran = shared.suspects.ran(&ask.actor, &ask.operation, &ask.fingerprint, &ask.key, store.clock().monotonic());
+    if let Some(ago) = ran {
+        let key_hash = store.log_hash("key", ask.key.expose());
+        let actor_hash = store.log_hash("actor", ask.actor.stored());
+        observe::suspected_duplicate(&thread.label, &ask.operation, record, &key_hash, &actor_hash, ago);
+    }
+}
+
 impl Run {
     /// Waits for the handler up to the deadline, tells the caller, and goes on listening for a late answer.
     async fn supervise(
@@ -96,6 +120,7 @@ impl Run {
         task: JoinHandle<()>,
         tell: &mut (impl FnMut(Response) + Send),
     ) {
+        let began = Instant::now();
         let mut until = self.attempt.deadline;
         let outcome = tokio::select! {
             outcome = &mut captured => outcome,
@@ -109,11 +134,14 @@ impl Run {
                     outcome = &mut captured => outcome,
                     () = sleep_until(until) => {
                         task.abort();
+                        observe::handled(&self.thread.label, None, began.elapsed());
                         return;
                     }
                 }
             }
         };
+        let status = outcome.as_ref().ok().and_then(Captured::status);
+        observe::handled(&self.thread.label, status, began.elapsed());
         tell(match outcome {
             Ok(captured) => self.conclude(captured, until).await,
             Err(_) => match task.await {
@@ -235,15 +263,7 @@ impl Run {
 
     async fn conclude_uncertain(&self, reason: Reason, why: &str, until: Instant) -> Response {
         let applied = self.finish(Finish::Uncertain(reason), None, until).await;
-        tracing::warn!(
-            event = "uncertain",
-            operation = self.attempt.operation,
-            record = self.attempt.id.0,
-            attempt = self.attempt.fence.attempt,
-            key_hash = self.attempt.key_hash(),
-            reason = reason.as_str(),
-            "outcome unknown: {why}"
-        );
+        self.attempt.tell_uncertain(reason, why, self.thread.trace_id.as_deref());
         self.settled(applied, |receipt| self.attempt.uncertain(why).receipt(receipt).into_response()).await
     }
 
@@ -253,7 +273,9 @@ impl Run {
         response: Option<StoredResponse>,
         until: Instant,
     ) -> Result<Applied, StoreError> {
-        self.attempt.finish(finish, response, Note::default(), until).await
+        let Attempt { operation, fence, id, .. } = &*self.attempt;
+        let span = observe::finish_span(operation, *fence, *id);
+        self.thread.store(self.attempt.finish(finish, response, Note::default(), until)).instrument(span).await
     }
 
     /// What the caller hears once the end is written: what the record says now, never more.
@@ -267,15 +289,7 @@ impl Run {
     }
 
     fn timed_out(&self, record: Option<&Record>) -> Response {
-        tracing::warn!(
-            event = "uncertain",
-            operation = self.attempt.operation,
-            record = self.attempt.id.0,
-            attempt = self.attempt.fence.attempt,
-            key_hash = self.attempt.key_hash(),
-            reason = Reason::Deadline.as_str(),
-            "no answer within the timeout"
-        );
+        self.attempt.tell_uncertain(Reason::Deadline, "no answer within the timeout", self.thread.trace_id.as_deref());
         let detail = format!(
             "No whole answer within {} ms. A late answer will be kept; send the same request with the same key to get it.",
             self.attempt.policy.timeout.as_millis()

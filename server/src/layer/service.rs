@@ -16,15 +16,17 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
+use tracing::Instrument;
 
 use super::capture::{Captured, capture};
 use super::limits::Reserved;
 use super::params::Params;
-use super::route::{Coverage, Route, coverage};
+use super::route::{Coverage, Route, coverage, unprotected};
 use super::run::{Heard, Start, run, spawn, with_trailers};
 use super::{Failure, NotAfter, Running, Shared, admit, answer, record};
 use crate::claim::wait;
 use crate::names;
+use crate::observe;
 use crate::problem::Problem;
 use crate::routes::Origin;
 use crate::store::Ask;
@@ -77,9 +79,15 @@ where
         let route = shared.resolve.route(&parts);
         match coverage(&parts.method, parts.headers.contains_key(&shared.key_header), &route) {
             Coverage::Passes { keyed } => {
+                let arrived = Instant::now();
+                let label = observe::label(route.configured, &route.operation);
+                if let Some(reason) = unprotected(&parts.method, keyed, &route) {
+                    observe::unprotected(&label, reason);
+                }
                 let answered = inner.call(Request::from_parts(parts, body));
                 Box::pin(async move {
                     let mut response = answered.await?.into_response();
+                    observe::passed(&label, arrived.elapsed());
                     names::strip_ours(response.headers_mut());
                     if keyed {
                         response.headers_mut().insert(names::STATE, names::value(&Receipt::of(Word::NotCovered)));
@@ -89,9 +97,10 @@ where
             }
             Coverage::Covered => Box::pin(async move {
                 let request_id = super::request_id(&mut parts);
-                let mut seen = record::Seen::new(&shared, &parts, &request_id, &route.operation);
+                let mut seen = record::Seen::new(&shared, &parts, &request_id, &route);
+                let span = seen.span();
                 let delivery = Covered { shared: &shared, route, request_id, expected_actor };
-                let mut response = delivery.answer(parts, body, inner, &mut seen).await;
+                let mut response = delivery.answer(parts, body, inner, &mut seen).instrument(span).await;
                 seen.finish(&mut response);
                 shared.cors.expose(origin.as_ref(), response.headers_mut());
                 Ok(response)
@@ -161,6 +170,7 @@ impl Covered<'_> {
         // Boxed, so that a waiter does not carry what reading a body needs.
         let admit::Read { bytes, trailers, reserved } =
             Box::pin(admit::body(&parts, body, &policy, &self.shared.budget)).await?;
+        seen.thread.has_body = !bytes.is_empty();
         let params = match self.route.params.clone() {
             Some(params) => params,
             None => Params::of_axum(&mut parts).await,
@@ -195,15 +205,18 @@ impl Covered<'_> {
                 policy: Arc::clone(&policy),
                 fence_credentials: admit::fences(self.shared, &policy),
             };
-            let told = match self.shared.store.peek(&ask).await? {
+            let told = match seen.thread.store(self.shared.store.peek(&ask)).await? {
                 Some(told) => told,
                 None => {
+                    seen.asks_to_run(true);
                     let (heard, hears) = oneshot::channel();
-                    spawn(&self.shared.tracker, run(Arc::clone(self.shared), ask.clone(), passes_405, handler, heard));
+                    let (shared, thread) = (Arc::clone(self.shared), seen.thread.clone());
+                    spawn(&self.shared.tracker, run(shared, ask.clone(), thread, passes_405, handler, heard));
                     match hears.await {
                         Ok(Heard::Answer(response)) => return Ok(response),
                         Ok(Heard::Refused(problem)) => return Err(problem),
                         Ok(Heard::Told(back)) => {
+                            seen.asks_to_run(false);
                             let told;
                             (told, handler) = *back;
                             told
@@ -235,8 +248,10 @@ impl Covered<'_> {
                     let Some(_seat) = self.shared.waiting.enter(&ask.actor, &ask.key) else {
                         return Err(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy));
                     };
-                    seen.waited();
+                    seen.waits();
+                    let _waits = observe::waiting(&seen.thread.label);
                     let told = wait(&self.shared.store, &ask, told, patience).await?;
+                    seen.told(&told);
                     return answer::outcome(&told, &ask).map(IntoResponse::into_response);
                 }
                 _ => return answer::outcome(&told, &ask).map(IntoResponse::into_response),

@@ -1,11 +1,13 @@
 //! The binary's recorder: everything as Prometheus text.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::Context;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_process::Collector;
 
+use super::nothing_yet;
 use super::table::{BUILD_INFO, Kind, METRICS, describe};
 
 /// Gives out what was counted. Clones give the same.
@@ -32,6 +34,7 @@ impl Exporter {
         describe();
         let process = Collector::default();
         process.describe();
+        nothing_yet();
         metrics::gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION"), "fingerprint" => FINGERPRINT).set(1.0);
         Ok(INSTALLED.get_or_init(|| Self { handle, process }).clone())
     }
@@ -42,11 +45,16 @@ impl Exporter {
         self.handle.render()
     }
 
-    /// Folds single values into their histograms, which would grow without a scrape.
-    pub(crate) fn tend(&self) {
-        self.handle.run_upkeep();
+    /// Folds single values into their histograms, which would grow without a scrape. Ends never.
+    pub(crate) async fn tend(self) {
+        loop {
+            tokio::time::sleep(TEND_EVERY).await;
+            self.handle.run_upkeep();
+        }
     }
 }
 
+/// At ten thousand requests a second this is a megabyte.
+const TEND_EVERY: Duration = Duration::from_secs(5);
 /// The version that fingerprints are made under.
 const FINGERPRINT: &str = "fp1";

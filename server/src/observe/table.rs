@@ -44,7 +44,7 @@ const BATCH_RECORDS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
 macro_rules! table {
     ($($(#[$doc:meta])* $id:ident = $name:literal, $kind:expr, [$($label:literal),*], $unit:expr, $help:literal;)+) => {
-        $($(#[$doc])* #[allow(dead_code)] pub(super) const $id: &str = $name;)+
+        $($(#[$doc])* #[cfg_attr(not(feature = "cli"), allow(dead_code))] pub(super) const $id: &str = $name;)+
 
         /// Every metric.
         pub const METRICS: &[Metric] =
@@ -72,9 +72,9 @@ table! {
     RECORDS = "samekey_records", Gauge, ["operation", "state"], None,
         "Records in the store, counted by every write and looked at every 15 s.";
     UNCERTAIN_OLDEST = "samekey_uncertain_oldest_timestamp_seconds", Gauge, ["operation"], Some(Unit::Seconds),
-        "Since when, in Unix time, the oldest uncertain outcome is uncertain; no sample: there is none.";
+        "Since when, in Unix time, the oldest uncertain outcome is uncertain; 0: there is none.";
     TRANSITIONS = "samekey_transitions_total", Counter, ["operation", "from", "to", "by"], None,
-        "Changes of a record's state, and by whom: handler, client, lease, probe, operator, sweeper.";
+        "Changes of a record's state, and by whom: delivery, handler, client, lease, probe, operator, sweeper, restore.";
     STALE_FINISHES = "samekey_stale_finishes_total", Counter, ["operation"], None,
         "Attempts that ended after their record was settled otherwise.";
     LEASES_LAPSED = "samekey_leases_lapsed_total", Counter, ["operation"], None,
@@ -85,7 +85,7 @@ table! {
         "Commands that ran although the same actor had just sent the same payload under another key.";
     COMMIT_DURATION = "samekey_store_commit_duration_seconds", by(COMMIT_SECONDS), [], Some(Unit::Seconds),
         "How long a transaction of the store took, with its fsync.";
-    BATCH_RECORDS_HISTOGRAM = "samekey_store_batch_records", by(BATCH_RECORDS), [], None,
+    BATCH = "samekey_store_batch_records", by(BATCH_RECORDS), [], None,
         "How many writes shared a transaction.";
     QUEUE_LENGTH = "samekey_store_queue_length", Gauge, [], None, "Writes that wait for the disk.";
     QUEUE_CAPACITY = "samekey_store_queue_capacity", Gauge, [], None,

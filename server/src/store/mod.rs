@@ -5,11 +5,14 @@
 
 mod case;
 mod error;
+mod file;
 mod hold;
 mod hub;
 mod journal;
 mod listing;
 mod policies;
+mod sample;
+mod secret;
 pub(crate) mod sqlite;
 
 use std::borrow::Cow;
@@ -20,16 +23,17 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderName, HeaderValue};
 use samekey_core::claim::{Event, Fence, Holder, Record, Refused, Say};
 use samekey_core::fingerprint::Fingerprint;
 use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy, Timestamp};
-use sha2::Sha256;
 
 pub use self::case::{Case, Cases, Look, Place};
 pub use self::error::StoreError;
+#[cfg(feature = "cli")]
+pub(crate) use self::file::secret_of;
+pub use self::file::{Backup, Erased, Restored, backup, erase, restore, restore_at};
 pub use self::hold::Hold;
 use self::hold::Holds;
 use self::hub::Hub;
@@ -37,6 +41,8 @@ pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
 pub use self::listing::{Listed, Page, Search};
 pub use self::policies::Policies;
+pub(crate) use self::sample::{Queue, Sample};
+pub(crate) use self::secret::Secret;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
 use crate::claim::{self, WaitingRoom};
@@ -100,6 +106,8 @@ pub struct Found {
     pub id: RecordId,
     /// The operation under which it was made; another than the delivery's where that one is an alias.
     pub operation: String,
+    /// That name stood in a configuration.
+    pub configured: bool,
     /// The record.
     pub record: Record,
 }
@@ -371,6 +379,10 @@ impl Store {
         self.inner.backend.may_judge(lease)
     }
 
+    pub(crate) fn secret(&self) -> &Secret {
+        self.inner.backend.secret()
+    }
+
     /// Whether the times in the store mean what they say: nobody stepped the clock for so long.
     pub(crate) fn trusts_times(&self, span: Duration) -> bool {
         self.inner.backend.trusts_times(span)
@@ -378,18 +390,12 @@ impl Store {
 
     /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
     pub(crate) fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(self.inner.backend.secret()).expect("HMAC takes keys of any length");
-        for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
-        }
-        mac.finalize().into_bytes().into()
+        self.secret().keyed_hash(purpose, parts)
     }
 
     /// What logs say in place of a key or an actor: enough to find lines that belong together.
     pub(crate) fn log_hash(&self, purpose: &str, text: &str) -> String {
-        crate::hex(&self.keyed_hash(purpose, &[text.as_bytes()])[..4])
+        self.inner.backend.secret().log_hash(purpose, text)
     }
 
     /// A key for an external system: the same on every attempt of the same command, and no hint at the key itself.
@@ -408,6 +414,26 @@ impl Store {
         accept_change: bool,
     ) -> Result<Option<String>, StoreError> {
         self.inner.backend.keep_actor_kind(kind.to_owned(), remember, accept_change).await
+    }
+
+    /// Removes what is stored of an actor: answers, ids of results and requests, what was noted, and the actor's id, in
+    /// whose place a keyed hash of it stands from now on. What stays protects: that a key was used, with its
+    /// fingerprint, how its command ended and its status. Works while other processes use the store. Backups are not
+    /// touched.
+    pub async fn erase(&self, actor: &Actor) -> Result<Erased, StoreError> {
+        self.inner.backend.erase(actor.clone()).await
+    }
+
+    /// Copies the store into a new file, while it is used. Claims go before.
+    pub async fn backup(&self, to: impl Into<PathBuf>) -> Result<Backup, StoreError> {
+        self.inner.backend.backup(to.into()).await
+    }
+
+    /// Sets a horizon once: `None` if this very one was set before. Otherwise of how many records nobody knows any more
+    /// how they ended.
+    #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "only the binary has it in its configuration"))]
+    pub(crate) async fn set_horizon(&self, horizon: Timestamp) -> Result<Option<usize>, StoreError> {
+        self.inner.backend.set_horizon(horizon, Arc::clone(&self.inner.policies)).await
     }
 
     /// What the store's clock shows.
@@ -430,6 +456,16 @@ impl Store {
         let said = self.inner.backend.ready().await;
         *health = Some((self.clock().monotonic(), said.clone()));
         said
+    }
+
+    /// How many records there are, and the like; costs the same however many there are.
+    pub(crate) async fn sample(&self) -> Result<Sample, StoreError> {
+        self.inner.backend.sample().await
+    }
+
+    /// Writes that wait, now.
+    pub(crate) fn queue(&self) -> Queue {
+        self.inner.backend.queue()
     }
 
     /// Where a store for tests is.

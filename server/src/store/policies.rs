@@ -60,6 +60,17 @@ impl Policies {
         *self.table() = fresh.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     }
 
+    /// For a record of which nothing is known but that it may be any of these: whatever takes longest.
+    pub(crate) fn slowest(&self) -> Policy {
+        let table = self.table();
+        let mut slowest = Policy::new("of another process");
+        for policy in table.named.values().chain(&table.others) {
+            slowest.probe_after = Some(slowest.probe_after().max(policy.probe_after()));
+            slowest.timeout = slowest.timeout.max(policy.timeout);
+        }
+        slowest
+    }
+
     /// The contract of a record that was made under this name. `configured`: not under method and path.
     pub(crate) fn of(&self, operation: &str, configured: bool) -> Option<Arc<Policy>> {
         let mut table = self.table();

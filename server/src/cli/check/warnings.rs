@@ -113,7 +113,7 @@ fn contract(policy: &Policy, add: &mut impl FnMut(bool, String)) {
         (KeyTime::None, Timeless::Forget) => add(
             true,
             format!(
-                "no key has a time (key_time = \"none\"): {} after its end a key is new again and runs; timeless = \"keep\" remembers it for about 100 bytes each",
+                "no key has a time (key_time = \"none\"): {} after its end a key is new again and runs; timeless = \"keep\" remembers it for about 350 bytes each",
                 shown(policy.remember)
             ),
         ),
@@ -127,7 +127,7 @@ fn contract(policy: &Policy, add: &mut impl FnMut(bool, String)) {
         (_, Timeless::Keep) => {
             add(
                 false,
-                "keys without a time are remembered for ever, about 100 bytes each: a million of them are 100 MB"
+                "keys without a time are remembered for ever, about 350 bytes each: a million of them are 350 MB"
                     .into(),
             );
         }

@@ -25,7 +25,6 @@ pub(super) const PROBE: &[&str] = &["url", "headers", "done", "absent", "media_t
 
 /// Keys that are planned. Whoever writes one of them must not believe that it works.
 const LATER: &[(&str, &str)] = &[
-    ("horizon", "it comes with `samekey restore`"),
     ("key_file", "answers are not encrypted"),
     ("encryption", "answers are not encrypted"),
     ("lane", "operations do not wait for each other"),

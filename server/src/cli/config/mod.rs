@@ -44,6 +44,11 @@ impl Source {
         Self { words: std::env::args_os().collect(), reads_file: true }
     }
 
+    /// This command line instead of the process's own.
+    pub(crate) fn of_words(words: Vec<OsString>) -> Self {
+        Self { words, reads_file: true }
+    }
+
     /// A command line that brings all that is needed.
     pub(crate) fn without_file(words: Vec<OsString>) -> Self {
         Self { words, reads_file: false }

@@ -1,5 +1,6 @@
 //! `samekey records`: what operators do to records, through a running server or on its store.
 
+mod erase;
 mod list;
 mod settle;
 mod show;
@@ -17,6 +18,8 @@ pub(crate) enum Records {
     Show(show::ShowArgs),
     /// Say how an uncertain command ended, by what you found out about it
     Settle(settle::SettleArgs),
+    /// Remove what is stored of one actor; that their keys were used stays
+    Erase(erase::EraseArgs),
 }
 
 pub(crate) async fn run(records: Records, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -24,5 +27,6 @@ pub(crate) async fn run(records: Records, out: &mut dyn Write) -> anyhow::Result
         Records::List(args) => list::run(&args, out).await,
         Records::Show(args) => show::run(&args, out).await,
         Records::Settle(args) => settle::run(&args, out).await,
+        Records::Erase(args) => erase::run(&args, out),
     }
 }

@@ -1,5 +1,6 @@
 //! Where records are looked at: a running server, or the file of its store.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +15,9 @@ use crate::admin::{DEFAULT_FILE, Scope, pick_token};
 use crate::api::records::{RecordsPage, detail, page};
 use crate::api::settle::{SettleRequest, settle};
 use crate::api::view::RecordDetail;
+use crate::cli::config;
+use crate::cli::store::StoreUrl;
+use crate::layer::{Resolve, register};
 use crate::names;
 use crate::problem::Problem;
 use crate::proxy::ask::{self, Unanswered};
@@ -35,10 +39,20 @@ pub(crate) struct SourceArgs {
     #[arg(long, env = "SAMEKEY_ADMIN_TOKEN_FILE", value_name = "FILE", default_value = DEFAULT_FILE)]
     admin_token_file: PathBuf,
 
-    /// Instead of a server the file of its store, for when none runs; settling takes the store's write lock, so it is
-    /// safe if one runs all the same
-    #[arg(long, value_name = "FILE")]
-    store: Option<PathBuf>,
+    /// Instead of a server its store, for when none runs: samekey.db, sqlite:PATH; settling takes the store's write
+    /// lock, so it is safe if one runs all the same
+    #[arg(long, value_name = "STORE", value_parser = store)]
+    store: Option<StoreUrl>,
+
+    /// With --store: the configuration of its server, for what its operations promise [default: samekey.toml, if it is
+    /// there]
+    #[arg(long, env = "SAMEKEY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// A file, or what `samekey serve` is told.
+fn store(text: &str) -> Result<StoreUrl, String> {
+    if text.contains(':') { text.parse() } else { Ok(StoreUrl { path: text.into() }) }
 }
 
 /// `127.0.0.1:8788` or a whole URL.
@@ -60,12 +74,19 @@ pub(super) enum Source<'a> {
 
 impl SourceArgs {
     pub(super) async fn open(&self) -> anyhow::Result<Source<'_>> {
-        let Some(path) = &self.store else { return Ok(Source::Server(self)) };
-        let path = PathBuf::from(path.to_string_lossy().trim_start_matches("sqlite:"));
+        let Some(StoreUrl { path }) = &self.store else { return Ok(Source::Server(self)) };
         if !path.is_file() {
             bail!("there is no store at {}; name the file that `samekey serve --store` names", path.display());
         }
-        Ok(Source::File(Store::open(SqliteOptions::new(path).unattended()).await?))
+        let mut words: Vec<OsString> = vec!["samekey".into(), "serve".into()];
+        if let Some(config) = &self.config {
+            words.extend(["--config".into(), config.into()]);
+        }
+        let loaded = config::load(&config::Source::of_words(words), None)
+            .context("what the operations of this store promise cannot be read")?;
+        let store = Store::open(SqliteOptions::new(path).unattended()).await?;
+        register(store.policies(), &loaded.table.operations());
+        Ok(Source::File(store))
     }
 
     /// One call of the server.

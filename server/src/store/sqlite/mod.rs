@@ -5,15 +5,20 @@
 mod actor_kind;
 mod cases;
 pub(crate) mod claims;
+pub(super) mod copy;
 mod effects;
+pub(crate) mod erase;
+mod horizon;
 mod known;
 mod leases;
 mod listing;
+mod moved;
 mod named;
 mod open;
 mod passed;
 mod reader;
 mod row;
+mod sample;
 mod space;
 mod statement;
 mod sweep;
@@ -32,10 +37,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use samekey_core::Policy;
 use samekey_core::claim::judge::Judge;
 use samekey_core::claim::{Event, Say};
 use samekey_core::problem::Code;
+use samekey_core::{Actor, Policy};
 use tokio::sync::oneshot;
 
 use self::reader::Readers;
@@ -44,9 +49,10 @@ use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
 use super::listing::{Listed, Page, Search};
+use super::secret::Secret;
 use super::{
-    Applied, Ask, Case, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Look, Note, Policies,
-    RecordId, Step, StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Backup, Case, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look,
+    Note, Policies, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -182,6 +188,7 @@ struct Shared {
     hub: Arc<Hub>,
     holds: Arc<Holds>,
     judge: Mutex<Judge>,
+    secret: Secret,
     /// Writes that wait or are being written.
     queued: AtomicUsize,
 }
@@ -204,6 +211,15 @@ impl Shared {
     }
 }
 
+/// The secret of the store in this file.
+#[cfg(feature = "cli")]
+pub(super) fn secret_of(file: &std::path::Path) -> Result<Secret, StoreError> {
+    let place = super::error::place(file);
+    let conn = open::store_reader(file, &place, super::file::PATIENCE)?;
+    let secret = conn.query_row("SELECT value FROM samekey_meta WHERE name = 'secret'", [], |row| row.get(0));
+    secret.map(|bytes| Secret::new(&bytes)).map_err(|error| StoreError::sqlite(&place, error))
+}
+
 /// Longer answers are read on a thread that may block: their pages are not neighbours.
 const READ_NOW_BYTES: usize = 32 << 10;
 
@@ -212,7 +228,6 @@ const READ_NOW_BYTES: usize = 32 << 10;
 pub(super) struct Sqlite {
     shared: Arc<Shared>,
     readers: Arc<Readers>,
-    secret: [u8; 32],
     capacity: usize,
     jobs: mpsc::Sender<Job>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -245,6 +260,7 @@ impl Sqlite {
             hub,
             holds,
             judge: Mutex::new(judge),
+            secret: Secret::new(&birth.secret),
             queued: AtomicUsize::new(0),
         });
         let (jobs, waiting) = mpsc::channel();
@@ -266,7 +282,6 @@ impl Sqlite {
         Ok(Self {
             shared,
             readers,
-            secret: birth.secret,
             capacity: queue_capacity.max(2),
             jobs,
             thread,
@@ -281,8 +296,8 @@ impl Sqlite {
         self.passing.as_ref().map(|folder| folder.path().to_owned())
     }
 
-    pub(super) fn secret(&self) -> &[u8; 32] {
-        &self.secret
+    pub(super) fn secret(&self) -> &Secret {
+        &self.shared.secret
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -312,11 +327,11 @@ impl Sqlite {
     }
 
     pub(super) async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
-        match self.readers.read_now(|conn| claims::look_up(conn, ask).map(Some))? {
+        match self.readers.read_now(|conn| claims::look_up(conn, ask, || erase::secret(conn)).map(Some))? {
             Some(found) => Ok(found),
             None => {
                 let ask = ask.clone();
-                self.readers.read(move |conn| claims::look_up(conn, &ask)).await
+                self.readers.read(move |conn| claims::look_up(conn, &ask, || erase::secret(conn))).await
             }
         }
     }
@@ -406,12 +421,35 @@ impl Sqlite {
         self.ask(|reply| Job::Sweep { policies, reply }).await
     }
 
+    /// On a connection and a thread of its own: a long walk through the file.
+    pub(super) async fn erase(&self, actor: Actor) -> Result<Erased, StoreError> {
+        let (path, busy) = (self.readers.path.clone(), self.readers.patience);
+        let now = self.shared.clock.now();
+        tokio::task::spawn_blocking(move || erase::erase_in(&path, busy, &actor, now))
+            .await
+            .map_err(|_| StoreError::Closed)?
+    }
+
+    pub(super) async fn backup(&self, to: PathBuf) -> Result<Backup, StoreError> {
+        let (from, now) = (self.readers.path.clone(), self.shared.clock.now());
+        tokio::task::spawn_blocking(move || copy::backup(&from, &to, now)).await.map_err(|_| StoreError::Closed)?
+    }
+
     pub(super) async fn vacuum(&self) -> Result<bool, StoreError> {
         self.ask(|reply| Job::Vacuum { reply }).await
     }
 
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         self.ask(|reply| Job::Ready { reply }).await
+    }
+
+    pub(super) async fn sample(&self) -> Result<Sample, StoreError> {
+        let path = self.readers.path.clone();
+        self.readers.read(move |conn| sample::take(conn, &path)).await
+    }
+
+    pub(super) fn queue(&self) -> Queue {
+        Queue { length: self.shared.queued.load(Ordering::Relaxed), capacity: self.capacity }
     }
 
     /// Queues a write and waits for it. Dropping the future does not take the write back.

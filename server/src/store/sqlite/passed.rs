@@ -36,9 +36,14 @@ impl Passed {
         Ok(Self { clock, written: monotonic })
     }
 
+    /// Whatever the wall clock shows.
+    pub(super) fn measured(&self, moment: Moment) -> Timestamp {
+        self.clock.now(moment.monotonic)
+    }
+
     /// By when the sweeper forgets: never ahead of the wall clock, either.
     pub(super) fn now(&self, moment: Moment) -> Timestamp {
-        self.clock.now(moment.monotonic).min(moment.wall)
+        self.measured(moment).min(moment.wall)
     }
 
     /// Writes it down, if that is due.

@@ -13,10 +13,11 @@ use crate::store::{Found, RecordId, StoreError, StoredResponse};
 /// What [`read`] reads, in its order.
 pub(super) const COLUMNS: &str = "id, payload_hash, state, attempt, holder, took_over, revision, lease_until, \
      deadline, settle_after, not_before, reason, ended, status_code, result_id, response_body IS NOT NULL, \
-     created_at, finished_at, expires_at, operation, effects_open, effects_finished, effects_not_applied";
+     created_at, finished_at, expires_at, operation, effects_open, effects_finished, effects_not_applied, \
+     configured";
 
 /// How many columns [`COLUMNS`] names.
-pub(super) const COLUMN_COUNT: usize = 23;
+pub(super) const COLUMN_COUNT: usize = 24;
 
 /// Reads a record. A word that is not known is an error of this record alone.
 pub(super) fn read(row: &Row<'_>) -> Result<Found, Trouble> {
@@ -60,7 +61,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Found, Trouble> {
         expires_at: moment(18)?,
         effects: Effects { open: row.get(20)?, finished: row.get(21)?, not_applied: row.get(22)? },
     };
-    Ok(Found { id: RecordId(id), operation: row.get(19)?, record })
+    Ok(Found { id: RecordId(id), operation: row.get(19)?, configured: row.get(23)?, record })
 }
 
 /// Where a new record stands.

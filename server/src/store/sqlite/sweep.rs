@@ -27,7 +27,7 @@ const MOST: usize = 128;
 const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
 
 /// The contract of a record of another process: that its answer is over stands in the record itself.
-static FOREIGN: LazyLock<Arc<Policy>> = LazyLock::new(|| Arc::new(Policy::new("of another process")));
+static FOREIGN: LazyLock<Arc<Policy>> = LazyLock::new(|| Arc::new(Policy::new(crate::observe::OTHER)));
 
 /// A record that is due.
 struct Due {
@@ -50,32 +50,34 @@ pub(super) fn turn(
     let by_wall = setting.now;
     let sure = passed.now(moment);
 
+    // At least one of each, or nothing would ever be swept on a machine that is slow enough.
     let due = expiring(conn, by_wall, policies)?;
     let mut left = due.len() == MOST;
-    for due in due {
-        if began.elapsed() >= TURN / 2 {
-            left = true;
-            break;
-        }
+    let mut due = due.into_iter();
+    for due in due.by_ref() {
         if expire(conn, &due, sure, setting)? {
             swept.expired += 1;
             pages += 4;
         }
+        if began.elapsed() >= TURN / 2 {
+            break;
+        }
     }
+    left |= due.len() > 0;
     swept.more = left && swept.expired > 0;
 
     setting.now = sure;
     let due = forgettable(conn, sure, policies)?;
-    let mut left = due.len() == MOST;
-    for due in due {
-        if began.elapsed() >= TURN {
-            left = true;
-            break;
-        }
+    swept.more |= due.len() == MOST;
+    let mut due = due.into_iter();
+    for due in due.by_ref() {
         swept.forgotten += usize::from(forget(conn, &due, setting)?);
         pages += 4;
+        if began.elapsed() >= TURN {
+            break;
+        }
     }
-    swept.more |= left;
+    swept.more |= due.len() > 0;
     setting.now = by_wall;
 
     passed.keep(conn, setting.created_at, moment)?;
@@ -122,7 +124,7 @@ fn expire(conn: &Connection, due: &Due, sure: Timestamp, setting: &mut Setting<'
         return Ok(false);
     };
     let look_at = match &due.policy {
-        Some(policy) => earliest(&record, key_time(due, policy, sure), policy),
+        Some(policy) => earliest(&record, key_time(due, policy, setting.latest), policy),
         None => sure + LOOK_AGAIN,
     };
     look_again(conn, due.id, look_at)?;
@@ -140,7 +142,7 @@ fn forget(conn: &Connection, due: &Due, setting: &mut Setting<'_>) -> Result<boo
     let marks = claims::marks(conn, names, policy.remember, setting)?;
     let context = Context { now, policy, may_judge: false, new_holder: crate::new_holder() };
     let forget_limit = marks.forget_limit(now - policy.remember, &context);
-    let key_time = key_time(due, policy, now);
+    let key_time = key_time(due, policy, setting.latest);
     let event = Event::Sweep { key_time, forget_limit };
     let look_at = match apply(conn, due, policy, event, setting)? {
         Some(Applied { record: None, .. }) => return Ok(true),
@@ -171,9 +173,9 @@ fn apply(
 }
 
 /// As a delivery believes it.
-fn key_time(due: &Due, policy: &Policy, now: Timestamp) -> Option<Timestamp> {
+fn key_time(due: &Due, policy: &Policy, latest: Timestamp) -> Option<Timestamp> {
     match policy.key_time {
-        KeyTime::Carried => due.key.parse::<Key>().ok()?.time(now, policy.clock_skew),
+        KeyTime::Carried => due.key.parse::<Key>().ok()?.time(latest, policy.clock_skew),
         KeyTime::None => None,
     }
 }

@@ -16,10 +16,12 @@ use tokio::sync::oneshot;
 use super::claims::{self, Setting};
 use super::known::Known;
 use super::leases::{self, Lost, Why};
+use super::moved::{self, Moved};
 use super::passed::Passed;
 use super::space::Space;
 use super::wal::Wal;
 use super::{Change, Purpose, Shared, Trouble, cases, effects, sweep, vacuum};
+use crate::observe;
 use crate::store::hold::Lease;
 use crate::store::{
     Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Look, Policies, StoreError, Swept, Told,
@@ -125,6 +127,8 @@ pub(super) struct Writer {
     space: Space,
     created_at: Timestamp,
     known: Known,
+    /// What the transaction changed, to be told once it is committed.
+    moved: Vec<Moved>,
     passed: Passed,
     /// Completions and the like; never behind deliveries.
     urgent: VecDeque<Job>,
@@ -158,6 +162,7 @@ impl Writer {
             space,
             created_at,
             known: Known::default(),
+            moved: Vec::new(),
             urgent: VecDeque::new(),
             deliveries: VecDeque::new(),
             chores: VecDeque::new(),
@@ -272,6 +277,22 @@ impl Writer {
     }
 
     fn transact(&mut self, batch: &[Job]) -> Result<Vec<Outcome>, Failed> {
+        let began = Instant::now();
+        let outcomes = self.commit(batch);
+        match &outcomes {
+            Ok(_) => {
+                observe::committed(began.elapsed(), batch.len());
+                moved::tell(&self.moved, |key| self.shared.secret.log_hash("key", key));
+            }
+            Err(Failed::ToBegin(error) | Failed::Inside(error) | Failed::ToCommit(error)) => {
+                observe::store_failed(error);
+            }
+        }
+        self.moved.clear();
+        outcomes
+    }
+
+    fn commit(&mut self, batch: &[Job]) -> Result<Vec<Outcome>, Failed> {
         let begun = *self.trouble_since.get_or_insert_with(|| self.shared.clock.monotonic());
         let begun_anew = if self.conn.is_autocommit() { Ok(()) } else { self.conn.execute_batch("ROLLBACK") };
         begun_anew
@@ -317,9 +338,11 @@ impl Writer {
         let mut setting = Setting {
             place: &self.shared.place,
             now,
+            latest: now.max(self.passed.measured(moment)),
             may_judge: &may_judge,
             created_at: self.created_at,
             known: &mut self.known,
+            moved: std::mem::take(&mut self.moved),
         };
         let conn = &self.conn;
         setting.known.begin(conn)?;
@@ -365,6 +388,8 @@ impl Writer {
                 Err(Trouble::Sqlite(error)) => return Err(error),
             });
         }
+        self.moved = setting.moved;
+        moved::count(conn, &self.moved)?;
         Ok(outcomes)
     }
 

@@ -81,7 +81,7 @@ async fn last_step(store: &Store, id: RecordId) -> Step {
 
 #[tokio::test]
 async fn what_a_probe_found_is_the_answer_of_every_retry() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let (store, ask, asked) = (&bench.store, ask_under("k", policy()), Asked::default());
     attend(store, policy(), Some(asked.probe(&bench.clock, created)));
     let (id, fence) = run(store, &ask).await;
@@ -115,7 +115,7 @@ async fn what_a_probe_found_is_the_answer_of_every_retry() {
 
 #[tokio::test]
 async fn what_a_probe_does_not_find_may_run_again_unless_a_call_is_open() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let store = &bench.store;
     attend(store, policy(), Some(Asked::default().probe(&bench.clock, || Ok(Probed::Absent))));
     let (clear, open) = (ask_under("clear", policy()), ask_under("open", policy()));
@@ -143,7 +143,7 @@ async fn what_a_probe_does_not_find_may_run_again_unless_a_call_is_open() {
 
 #[tokio::test]
 async fn a_probe_that_cannot_say_settles_nothing_and_is_asked_less_and_less() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let (store, ask, asked) = (&bench.store, ask_under("k", policy()), Asked::default());
     let round = AtomicUsize::new(0);
     let said = move || match round.fetch_add(1, Ordering::Relaxed) % 3 {
@@ -166,7 +166,7 @@ async fn a_probe_that_cannot_say_settles_nothing_and_is_asked_less_and_less() {
 
 #[tokio::test]
 async fn a_probe_that_never_answers_is_given_up_in_its_time_and_keeps_nobody_waiting() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let store = &bench.store;
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -193,7 +193,7 @@ async fn a_probe_that_never_answers_is_given_up_in_its_time_and_keeps_nobody_wai
 
 #[tokio::test]
 async fn of_two_processes_one_asks() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let second = bench.second().await;
     let (ask, asked) = (ask_under("k", policy()), Asked::default());
     for store in [&bench.store, &second] {
@@ -215,7 +215,7 @@ async fn of_two_processes_one_asks() {
 
 #[tokio::test]
 async fn a_look_that_was_lost_with_its_process_is_taken_again_later() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let (store, ask, asked) = (&bench.store, ask_under("k", policy()), Asked::default());
     let (id, _) = uncertain(store, &ask).await;
     bench.hands.advance(s(90));
@@ -229,7 +229,7 @@ async fn a_look_that_was_lost_with_its_process_is_taken_again_later() {
 
 #[tokio::test]
 async fn a_late_answer_while_the_probe_is_asked_stays_the_answer() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let (store, ask) = (&bench.store, ask_under("k", policy()));
     let (asked, mut questions) = mpsc::unbounded_channel::<oneshot::Sender<Probed>>();
     attend(
@@ -253,7 +253,7 @@ async fn a_late_answer_while_the_probe_is_asked_stays_the_answer() {
 
 #[tokio::test]
 async fn without_a_probe_it_stays_uncertain_until_it_is_given_up() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let store = &bench.store;
     for (key, recovery) in [("manual", Recovery::Manual), ("rerun", Recovery::Rerun), ("missing", Recovery::Probe)] {
         let policy = Policy::new(key).recovery(recovery).give_up(s(60));
@@ -273,7 +273,7 @@ async fn without_a_probe_it_stays_uncertain_until_it_is_given_up() {
 
 #[tokio::test]
 async fn after_max_age_only_an_operator_settles() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let (store, ask, asked) = (&bench.store, ask_under("k", policy()), Asked::default());
     uncertain(store, &ask).await;
     bench.hands.advance(s(90 + 3600));
@@ -284,7 +284,7 @@ async fn after_max_age_only_an_operator_settles() {
 
 #[tokio::test]
 async fn the_contract_of_today_holds_for_old_records_and_unknown_ones_are_left_alone() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let (store, asked) = (&bench.store, Asked::default());
     let manual = Policy::new("orders.create");
     attend(store, manual.clone(), Some(asked.probe(&bench.clock, created)));
@@ -307,7 +307,7 @@ async fn the_contract_of_today_holds_for_old_records_and_unknown_ones_are_left_a
 
 #[tokio::test]
 async fn silent_claims_are_judged_by_a_process_that_may_judge() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let journaled = Policy::new("orders.ship").journaled(true);
     let (plain, clear, called) = (
         ask_under("plain", policy()),
@@ -352,7 +352,7 @@ async fn silent_claims_are_judged_by_a_process_that_may_judge() {
 
 #[tokio::test]
 async fn nobody_is_asked_while_the_clock_was_set() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let (store, ask, asked) = (&bench.store, ask_under("k", policy()), Asked::default());
     attend(store, policy(), Some(asked.probe(&bench.clock, || Ok(Probed::Absent))));
     uncertain(store, &ask).await;
@@ -369,7 +369,7 @@ async fn nobody_is_asked_while_the_clock_was_set() {
 
 #[tokio::test]
 async fn what_a_backup_made_uncertain_is_settled_the_same_way() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let (store, ask, asked) = (&bench.store, ask_under("k", policy()), Asked::default());
     attend(store, policy(), Some(asked.probe(&bench.clock, created)));
     let (id, fence) = run(store, &ask).await;
@@ -384,7 +384,7 @@ async fn what_a_backup_made_uncertain_is_settled_the_same_way() {
 
 #[tokio::test]
 async fn a_store_that_closes_waits_for_no_question() {
-    let bench = Bench::new().await;
+    let bench = Bench::attended().await;
     let (store, ask) = (&bench.store, ask_under("k", policy()));
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
