@@ -1,5 +1,6 @@
 //! `cargo verify`: everything CI checks, in the order in which it fails soonest.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -57,8 +58,10 @@ const STEPS: &[Step] = &[
     ("library without the binary", || passes(&["check", "-p", "samekey"])),
     ("documentation", documentation),
     ("licences and sources", licences),
+    ("alert rules", alert_rules),
     ("binary", binary),
     ("peers' packages", tools::peers),
+    ("schemathesis", tools::schemathesis),
     ("tests", tests),
     ("documentation's examples", examples),
 ];
@@ -121,6 +124,15 @@ fn passes(arguments: &[&str]) -> Result<Outcome> {
 fn documentation() -> Result<Outcome> {
     let mut doc = cargo(&["doc", "--no-deps", ALL[0], ALL[1], ALL[2]]);
     must(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Outcome::done())
+}
+
+/// The tests read the rules, too; this is Prometheus itself.
+fn alert_rules() -> Result<Outcome> {
+    if !answers(Command::new("promtool").arg("--version")) {
+        return Ok(Outcome::skipped("promtool is not installed"));
+    }
+    must(Command::new("promtool").args(["check", "rules", "server/ops/samekey.rules.yml"]))?;
     Ok(Outcome::done())
 }
 

@@ -1,4 +1,4 @@
-//! Claiming as a library: the right to run a command once, from any program that has a [`Store`].
+//! Claiming as a library: the right to run a command once, from any program that has a [`Store`](crate::Store).
 //!
 //! ```
 //! use samekey::{Actor, Answer, Claimed, Command, EffectError, Fingerprint, Outcome, Policy, Problem, Store};
@@ -29,8 +29,12 @@ mod guard;
 mod wait;
 
 pub(crate) use attempt::{Asked, Attempt, OPEN, Otherwise, stale};
+#[cfg(feature = "cli")]
+pub(crate) use effect::MAX_NAME_BYTES;
 pub(crate) use effect::{CutShort, input_of};
 pub use effect::{EffectError, MAX_RESULT_BYTES, ProviderKey};
+#[cfg(feature = "cli")]
+pub(crate) use guard::MAX_WHY_CHARS;
 pub(crate) use guard::waiting_room;
 pub use guard::{Claim, Claimed};
 pub(crate) use wait::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST, WaitingRoom, wait};

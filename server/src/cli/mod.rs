@@ -19,6 +19,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::settings::duration;
+
 /// Makes a POST safe to retry: one intent, same key, one effect.
 #[derive(Debug, Parser)]
 #[command(name = "samekey", version, propagate_version = true, max_term_width = 100, args_override_self = true, after_help = AFTER_HELP)]
@@ -49,7 +51,7 @@ enum Command {
     Migrate(migrate::MigrateArgs),
     /// What operators do to records
     #[command(subcommand)]
-    Records(records::Records),
+    Records(Box<records::Records>),
     /// Show what a request is bound to: its fingerprint, its canonical form, or what tells two payloads apart
     Fingerprint(fingerprint::Args),
 }
@@ -64,7 +66,9 @@ pub fn main() -> ExitCode {
         Command::Migrate(args) => {
             runtime().and_then(|runtime| runtime.block_on(migrate::run(&args, &mut std::io::stdout())))
         }
-        Command::Records(args) => records::run(&args, &mut std::io::stdout().lock()),
+        Command::Records(args) => {
+            runtime().and_then(|runtime| runtime.block_on(records::run(*args, &mut std::io::stdout().lock())))
+        }
         Command::Fingerprint(args) => fingerprint::run(&args, &mut std::io::stdout().lock()),
         Command::Demo(args) => runtime().and_then(|runtime| runtime.block_on(demo::run(args, serve_demo))),
     };

@@ -13,6 +13,7 @@ mod file;
 mod hold;
 mod hub;
 mod journal;
+mod listing;
 mod policies;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
@@ -20,18 +21,13 @@ mod sample;
 mod secret;
 pub(crate) mod sqlite;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
-use samekey_core::claim::{Event, Fence, Holder, Record, Refused, Say};
-use samekey_core::fingerprint::Fingerprint;
-use samekey_core::select::Profile;
+use samekey_core::claim::{Event, Fence};
 use samekey_core::{Actor, Key, Policy, Timestamp};
 
 pub use self::asked::{Applied, Ask, Found, StoredResponse, Told};
@@ -48,6 +44,7 @@ use self::hold::Holds;
 use self::hub::Hub;
 pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
+pub use self::listing::{Listed, Page, Search};
 pub use self::policies::Policies;
 #[cfg(feature = "postgres")]
 use self::postgres::Postgres;
@@ -213,6 +210,11 @@ impl Store {
     /// A record by its name.
     pub async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
         on!(self, backend => backend.by_id(id).await)
+    }
+
+    /// A record by its name, with its scope and key.
+    pub async fn case(&self, id: RecordId) -> Result<Option<Case>, StoreError> {
+        on!(self, backend => backend.case(id).await)
     }
 
     /// The stored response of a record, if there is one.

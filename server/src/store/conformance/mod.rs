@@ -17,7 +17,10 @@ use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
+use bytes::Bytes;
+use samekey_core::claim::Say;
 use samekey_core::claim::transition::Finish;
+use samekey_core::select::Profile;
 use samekey_core::select::Significant;
 
 use super::sqlite::tests::*;

@@ -16,6 +16,20 @@ pub(super) const LOOK_DUE: &str = "greatest(coalesce(look_at, settle_after), set
 /// When a claim lapses.
 const LAPSES: &str = "least(lease_until, deadline)";
 
+/// What [`case`] reads, in its order.
+pub(super) fn columns() -> String {
+    format!("{}, actor_id, idem_key, configured, looks", row::COLUMNS)
+}
+
+/// How many columns that are.
+pub(super) const COLUMN_COUNT: usize = row::COLUMN_COUNT + 4;
+
+/// A record by its name.
+pub(super) async fn by_id(link: &Link, id: RecordId) -> Result<Option<Case>, Trouble> {
+    let sql = format!("SELECT {} FROM idempotency_keys WHERE id = $1", columns());
+    link.query_opt(&sql, &[&id.0]).await?.map(|row| case(&row)).transpose()
+}
+
 /// Claims whose lease or deadline is over. Whether they lapsed is for core to say.
 pub(super) async fn lapsed(link: &Link, after: Option<Place>, now: Timestamp, limit: usize) -> Result<Cases, Trouble> {
     listed(link, "in_progress", LAPSES, after, now, limit).await
@@ -40,10 +54,10 @@ async fn listed(
     limit: usize,
 ) -> Result<Cases, Trouble> {
     let text = format!(
-        "SELECT {}, actor_id, idem_key, configured, looks, {due} AS due FROM idempotency_keys \
+        "SELECT {}, {due} AS due FROM idempotency_keys \
          WHERE state = '{state}' AND {due} <= $1 AND {due} >= $2 AND ({due} > $2 OR id > $3) \
          ORDER BY {due}, id LIMIT $4",
-        row::COLUMNS
+        columns()
     );
     let from = after.unwrap_or(Place { due: Timestamp::from_millis(i64::MIN), id: RecordId(i64::MIN) });
     let limit = limit.max(1);
@@ -51,7 +65,7 @@ async fn listed(
     let rows = link.query(&text, &[&now.as_millis(), &from.due.as_millis(), &from.id.0, &most]).await?;
     let mut cases = Cases::default();
     for (read, row) in rows.iter().enumerate() {
-        let due = Timestamp::from_millis(row.try_get(row::COLUMN_COUNT + 4)?);
+        let due = Timestamp::from_millis(row.try_get(COLUMN_COUNT)?);
         let place = Place { due, id: RecordId(row.try_get(0)?) };
         cases.more = (read + 1 == limit).then_some(place);
         match case(row) {
@@ -67,7 +81,7 @@ async fn listed(
     Ok(cases)
 }
 
-fn case(row: &Row) -> Result<Case, Trouble> {
+pub(super) fn case(row: &Row) -> Result<Case, Trouble> {
     let found = row::read(row, 0)?;
     let key: &str = row.try_get(row::COLUMN_COUNT + 1)?;
     let unreadable = |error| StoreError::unreadable(format!("record {} holds a key that is none: {error}", found.id.0));

@@ -16,10 +16,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures_util::future::try_join;
+use samekey_core::Timestamp;
 use samekey_core::claim::{Context, Gate, Holder, Marks, Say, Verdict};
 use samekey_core::problem::Code;
 use samekey_core::select::{Profile, ProfileId};
-use samekey_core::{Actor, Timestamp};
 use tokio_postgres::types::ToSql;
 
 use super::database::Database;
@@ -27,7 +27,6 @@ use super::error::Trouble;
 use super::look::{Look, look};
 use super::pool::{Link, Speak};
 use super::row::{self, Inserts, Place, Updates};
-use super::sql;
 use super::{named, trail};
 use crate::store::sqlite::claims::{Stand, decide, names, unused_marks, whose};
 use crate::store::sqlite::erase::pseudonym;

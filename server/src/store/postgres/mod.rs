@@ -25,6 +25,7 @@ mod events;
 mod heartbeat;
 mod import;
 mod listen;
+mod listing;
 mod look;
 mod named;
 mod open;
@@ -63,10 +64,11 @@ use self::timeline::Timeline;
 use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
+use super::listing::{Listed, Page, Search};
 use super::secret::Secret;
 use super::{
-    Applied, Ask, Backup, Cases, Change, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look,
-    Policies, Purpose, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Backup, Case, Cases, Change, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found,
+    Look, Policies, Purpose, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::Clock;
 
@@ -145,6 +147,20 @@ impl Postgres {
 
     pub(super) async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
         self.db.read(move |link| async move { claims::by_id(&link, id).await }).await
+    }
+
+    pub(super) async fn case(&self, id: RecordId) -> Result<Option<Case>, StoreError> {
+        self.db.read(move |link| async move { cases::by_id(&link, id).await }).await
+    }
+
+    /// One chunk of the records that fit, but for hashes.
+    pub(super) async fn records(&self, search: Search, before: Option<RecordId>) -> Result<Page, StoreError> {
+        let search = &search;
+        self.db.read(move |link| async move { listing::chunk(&link, search, before).await }).await
+    }
+
+    pub(super) async fn listed(&self, id: RecordId) -> Result<Option<Listed>, StoreError> {
+        self.db.read(move |link| async move { listing::by_id(&link, id).await }).await
     }
 
     /// PostgreSQL's own vacuum does that.

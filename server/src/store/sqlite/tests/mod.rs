@@ -5,6 +5,7 @@ mod erasing;
 mod figures;
 mod files;
 mod leases;
+mod listing;
 mod recovering;
 mod sampling;
 mod settling;
