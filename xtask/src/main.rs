@@ -3,7 +3,11 @@
 //! `cargo demo` shows what samekey does; `cargo verify` says whether this tree is sound.
 
 mod bench;
+mod campaign;
 mod demo;
+#[path = "../../tests/support/postgres.rs"]
+#[allow(dead_code, reason = "the suites' own, of which this uses a part")]
+mod postgres;
 mod run;
 mod soak;
 mod tools;
@@ -27,6 +31,7 @@ struct Xtask {
 #[derive(Subcommand)]
 enum Task {
     Bench(bench::Bench),
+    Campaign(campaign::Campaign),
     Demo(demo::Demo),
     Soak(soak::Soak),
     Turnover(turnover::Turnover),
@@ -36,6 +41,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Xtask::parse().task {
         Task::Bench(bench) => bench.run(),
+        Task::Campaign(campaign) => campaign.run(),
         Task::Demo(demo) => demo.run(),
         Task::Soak(soak) => soak.run(),
         Task::Turnover(turnover) => turnover.run(),
