@@ -15,6 +15,7 @@ pub mod answer;
 pub mod claim;
 pub mod fingerprint;
 mod hex;
+pub mod intent;
 pub mod json;
 mod key;
 mod policy;
