@@ -79,6 +79,11 @@ impl Fingerprint {
         self.profile
     }
 
+    /// The hash alone: enough to compare payloads under one profile, as clients do among themselves.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
     /// Compares this stored fingerprint with the one of a delivery.
     pub fn compare(&self, delivered: &Self) -> Comparison {
         if self.profile != delivered.profile {

@@ -30,12 +30,9 @@ pub enum Action {
         expected: u64,
     },
     /// Tell other tabs and workers; they tell their engines by [`Event::Told`](super::Event::Told).
-    Tell {
-        /// The intent.
-        id: String,
-        /// It was erased on purpose.
-        gone: bool,
-    },
+    Tell,
+    /// Call `account()`; then [`Event::Account`](super::Event::Account).
+    WhoIsIt,
 
     /// Take the lock of this intent if it is free, then call `headers()`, then `account()`; then
     /// [`Event::Prepared`](super::Event::Prepared) or [`Event::NotPrepared`](super::Event::NotPrepared). The headers

@@ -16,7 +16,7 @@ use super::state::{Effect, State};
 use crate::problem::Code;
 
 /// The format that is written.
-pub const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 
 /// Appends to a record.
 #[derive(Default)]
@@ -260,6 +260,7 @@ pub(super) fn write(record: &Record) -> Vec<u8> {
     to.flag(record.covered);
     to.flag(record.hidden);
     to.number(record.refused_auth.into());
+    to.flag(record.other_actor);
     to.number(record.minted.into());
     to.text(record.actor.as_deref());
     to.text(record.status_url.as_deref());
@@ -273,6 +274,7 @@ pub(super) fn write(record: &Record) -> Vec<u8> {
     to.option(record.effect.as_ref(), |to, effect| to.one_of(effect, &EFFECTS));
     to.time(record.settled_at);
     to.flag(record.taken);
+    to.flag(record.forgotten);
     to.option(record.response.as_ref(), |to, response| {
         let kept = |body: &&Vec<u8>| body.len() as u64 <= u64::from(record.keep_response);
         to.number(response.status.into());
@@ -330,6 +332,7 @@ pub(super) fn read(stored: &StoredRecord) -> Option<Record> {
         covered: from.flag()?,
         hidden: from.flag()?,
         refused_auth: from.word()?,
+        other_actor: from.flag()?,
         minted: from.word()?,
         actor: from.text()?,
         status_url: from.text()?,
@@ -341,6 +344,7 @@ pub(super) fn read(stored: &StoredRecord) -> Option<Record> {
         effect: from.option(|from| from.one_of(&EFFECTS))?,
         settled_at: from.time()?,
         taken: from.flag()?,
+        forgotten: from.flag()?,
         response: from.option(|from| {
             Some(Response {
                 status: from.status()?,

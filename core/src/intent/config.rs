@@ -10,6 +10,8 @@ use crate::select::Significant;
 pub struct Config {
     /// Origin of the page, as `location.origin` spells it; nothing where there is none.
     pub origin: Option<String>,
+    /// Origin to which the paths in [`Operation::matches`] belong: that of `baseUrl`, or the page's own.
+    pub base: Option<String>,
     /// Which header carries the id of a delivery.
     pub request_id: RequestId,
     /// What every operation does that says nothing itself.
@@ -39,8 +41,8 @@ pub enum RequestId {
 pub struct Operation {
     /// `orders.create`.
     pub name: String,
-    /// Requests that belong to it, `PATCH /api/orders/:id`: a method and a path in which `:name` is one segment and a
-    /// `*` at the end the rest. Nothing: only calls that name it.
+    /// Requests that belong to it, `PATCH /api/orders/:id`: a method (or none for all), and a path or a whole URL, in
+    /// which `:name` is one segment and a `*` at the end the rest. Nothing: only calls that name it.
     pub matches: Option<String>,
     /// What of a payload makes two calls the same intent. The URL always counts.
     pub significant: Significant,

@@ -112,13 +112,8 @@ pub enum Event {
         again: bool,
     },
 
-    /// Another tab or worker wrote or erased a record.
-    Told {
-        /// The intent.
-        id: String,
-        /// It was erased on purpose.
-        gone: bool,
-    },
+    /// Another tab or worker wrote a record.
+    Told,
     /// The timer rang, the page became visible or came back from the cache: look what is due.
     Tick,
     /// `navigator.onLine`: a hint.

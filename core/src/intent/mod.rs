@@ -72,18 +72,28 @@
 //!   reopened: [`Event::Tick`] and [`Action::Read`]'s answer are all it needs.
 
 pub mod action;
+mod address;
 mod chance;
 mod codec;
 pub mod config;
 mod date;
+mod deliver;
+mod engine;
 pub mod event;
+mod heard;
 pub mod proof;
 mod record;
+mod run;
+mod schedule;
+mod servers;
 mod state;
+mod store;
+mod submit;
 mod view;
 
 pub use action::{Action, Rejection, Request, Turn};
 pub use config::{Config, Duplicates, Operation, RequestId, Retry, Trust};
+pub use engine::Engine;
 pub use event::{Answer, Event, Failure, NotPrepared, Submit, Until, Written};
 pub use record::{Millis, Response, StoredRecord};
 pub use state::{Effect, State, View, WaitingFor};

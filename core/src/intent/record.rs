@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::codec;
-use super::config::{Operation, Retry, Trust};
+use super::config::{Retry, Trust};
 use super::proof::Cause;
 use super::state::{Effect, State};
 
@@ -134,6 +134,8 @@ pub(super) struct Record {
     pub(super) hidden: bool,
     /// Sign-ins that were asked for since something else was heard.
     pub(super) refused_auth: u32,
+    /// The server took the one who is signed in for somebody else.
+    pub(super) other_actor: bool,
     pub(super) minted: u32,
     pub(super) actor: Option<String>,
     pub(super) status_url: Option<String>,
@@ -144,7 +146,10 @@ pub(super) struct Record {
     // How it ended.
     pub(super) effect: Option<Effect>,
     pub(super) settled_at: Option<Millis>,
+    /// Somebody has heard the outcome.
     pub(super) taken: bool,
+    /// Dismissed: nothing is left of it but that it is over, for tabs that still know it.
+    pub(super) forgotten: bool,
     pub(super) response: Option<Response>,
 }
 
@@ -171,15 +176,6 @@ impl Record {
             revision,
             format: codec::FORMAT,
             data: codec::write(self),
-        }
-    }
-
-    /// Takes over what the configuration says of its operation.
-    pub(super) fn configure(&mut self, operation: &Operation) {
-        self.trust = operation.receipt;
-        self.retry = operation.retry;
-        if let Some(bytes) = operation.keep_response {
-            self.keep_response = bytes;
         }
     }
 }
