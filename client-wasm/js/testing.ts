@@ -1,0 +1,2 @@
+// placeholder
+export { memoryStore } from "./memory.js";
