@@ -17,6 +17,8 @@ use crate::select::{Profile, SelectError};
 
 /// How long others are left alone who hold a lock or a lease, before they are looked at again.
 pub(super) const LOOK_AGAIN: Millis = 5_000;
+/// How long the store is taken to be as it was read, while nobody tells of a change.
+const READ_AGAIN: Millis = 300_000;
 /// A lease outlives the exchange it is for by this much: the time for two writes and a slow page.
 pub(super) const GRACE: Millis = 15_000;
 
@@ -35,6 +37,8 @@ pub struct Engine {
     pub(super) reading: bool,
     /// It changed meanwhile.
     pub(super) read_again: bool,
+    /// How long what was read is good enough if nobody says otherwise.
+    pub(super) read_at: Option<Pause>,
     /// The store was seen to hold what is never erased.
     pub(super) canary: bool,
     pub(super) canary_write: Option<u32>,
@@ -73,6 +77,8 @@ pub(super) struct Held {
     /// It could not be stored.
     pub(super) unsaved: bool,
     pub(super) refreshing: bool,
+    /// Written while the store was being read: what was read may be older.
+    pub(super) fresh: bool,
     /// Nothing is left of it.
     pub(super) dropped: bool,
 }
@@ -173,6 +179,7 @@ impl Engine {
             loaded: false,
             reading: false,
             read_again: false,
+            read_at: None,
             canary: false,
             canary_write: None,
             account: None,
@@ -290,7 +297,13 @@ impl Engine {
             }
             Event::Told => self.read(),
             // The timer is gone, whatever the clock says.
-            Event::Tick => self.wake = None,
+            Event::Tick => {
+                self.wake = None;
+                // A page that died while it wrote has told nobody.
+                if self.loaded && self.read_at.is_none_or(|pause| pause.ends(self.now) <= self.now) {
+                    self.read();
+                }
+            }
             Event::Online(online) => {
                 self.offline = (!online).then(|| Pause::new(self.now, self.config.retry.max_delay()));
                 for at in 0..self.held.len() {
@@ -436,6 +449,7 @@ impl Engine {
             self.read_again = true;
         } else {
             self.reading = true;
+            self.read_at = Some(Pause::new(self.now, READ_AGAIN));
             self.actions.push(Action::Read);
         }
     }
@@ -444,8 +458,7 @@ impl Engine {
     pub(super) fn set_timer(&mut self, at: Option<Millis>) {
         /// Fits every timer, and bounds what a clock that stepped forward and back again can do.
         const LONGEST: Millis = 3_600_000;
-        let Some(at) = at else { return };
-        let length = at.saturating_sub(self.now).clamp(0, LONGEST);
+        let length = at.map_or(LONGEST, |at| at.saturating_sub(self.now).clamp(0, LONGEST));
         let running = self.wake.map(|wake| wake.ends(self.now)).filter(|ends| *ends > self.now);
         if running.is_none_or(|ends| ends > self.now + length) {
             self.wake = Some(Pause::new(self.now, length));
@@ -467,6 +480,7 @@ impl Held {
             hurry: false,
             unsaved: false,
             refreshing: false,
+            fresh: false,
             dropped: false,
         }
     }
@@ -489,6 +503,7 @@ impl Engine {
                 let before = mem::replace(&mut held.record, *next).state;
                 held.revision = Some(held.revision.unwrap_or(0) + 1);
                 held.unsaved = false;
+                held.fresh = self.reading;
                 self.actions.push(Action::Tell);
                 self.durable(at, op, before);
             }

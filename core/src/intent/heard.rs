@@ -19,6 +19,9 @@ const MAX_UNRECEIPTED: u32 = 3;
 /// Keys that one intent may use up: a server that calls every key expired is broken.
 const MAX_KEYS: u32 = 4;
 
+/// How often the status of something unknown is asked for when the retry budget is spent.
+const ASK_ON: Millis = 3_600_000;
+
 /// What is known beside the record and the answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms {
@@ -96,7 +99,7 @@ impl Change<'_> {
         let server_now = self.now.saturating_add(self.next.offset.unwrap_or(0));
         self.floor = answer.header("retry-after").and_then(|text| date::retry_after(text, server_now));
         let delivered = self.on == On::Delivery;
-        if delivered {
+        if self.on != On::Status {
             self.next.hidden = answer.status == 0;
         }
         self.credit(answer, finding);
@@ -139,6 +142,8 @@ impl Change<'_> {
             Proof::Ask => {
                 self.next.ambiguous = true;
                 self.unreceipted(Step::Ask);
+                // Also while it is being closed: closing again would be answered the same.
+                self.next.step = Step::Ask;
             }
             // 404 `none` says that a record would be there, but only of methods that are covered without being named.
             Proof::Free if finding.word == Some(Word::None) && !self.next.covered => self.unknown(),
@@ -308,7 +313,8 @@ impl Change<'_> {
                 next.state = State::Stalled;
                 next.pause = None;
             }
-            State::Unknown if spent => next.pause = None,
+            // Somebody will settle it there, or the server gives it up; where nobody remembers it, nobody will.
+            State::Unknown if spent => next.pause = next.covered.then(|| Pause::new(*now, ASK_ON)),
             // The last try is at the deadline.
             _ if deadline > *now => {
                 if let Some(pause) = &mut next.pause {

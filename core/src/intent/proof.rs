@@ -47,7 +47,8 @@
 //! | d, no receipt yet | | – | 403 | somebody has to sign in |
 //! | d, no receipt yet | | – | 4xx but 408 409 423 425 429 | settled by status |
 //! | d | | – | | nothing: ask the status route |
-//! | s c | | – | 2xx, no HTML; 404 405 410 501 | this server does not remember it |
+//! | c | | – | a redirect that the browser hides | nothing: ask the status route |
+//! | s c | | – | 2xx, no HTML; 501; 4xx but 403 408 421 425 429 | this server does not remember it |
 //! | s c | | – | | nothing yet: again |
 
 use alloc::string::String;
@@ -210,8 +211,9 @@ static TABLE: &[Row] = &[
     bare(DELIVERY, Some(Server::New), &[403..=403], Proof::SignIn),
     bare(DELIVERY, Some(Server::New), &[400..=407, 410..=422, 424..=424, 426..=428, 430..=499], Proof::ByStatus),
     bare(DELIVERY, None, ALL, Proof::Ask),
+    bare(CLOSE, None, &[0..=0], Proof::Ask),
     Row { no_html: true, ..bare(ROUTE, None, &[200..=299], Proof::NoMemory) },
-    bare(ROUTE, None, &[404..=405, 410..=410, 501..=501], Proof::NoMemory),
+    bare(ROUTE, None, &[400..=402, 404..=407, 409..=420, 422..=424, 426..=428, 430..=499, 501..=501], Proof::NoMemory),
     bare(ROUTE, None, ALL, Proof::Again),
 ];
 
@@ -271,7 +273,9 @@ pub fn find(on: On, answer: &Answer, server: Server) -> Finding {
         word,
         effect_unknown,
         status_code,
-        response_stored: body.and_then(|body| body.member(b"response_stored")).is_some_and(|it| it.text() == b"true"),
+        response_stored: body
+            .and_then(|body| body.member(b"response_stored"))
+            .is_some_and(|it| it.literal() == Some(b"true")),
         server_time: number(b"server_time").or_else(|| answer.header("date").and_then(super::date::parse)),
     }
 }
@@ -332,7 +336,7 @@ fn fits(code: Code, word: Option<Word>) -> bool {
 }
 
 fn number(value: Value<'_>) -> Option<Millis> {
-    core::str::from_utf8(value.text()).ok()?.parse().ok()
+    core::str::from_utf8(value.literal()?).ok()?.parse().ok()
 }
 
 /// The status link of an answer: the target of `rel="status"`.

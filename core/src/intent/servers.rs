@@ -138,7 +138,7 @@ fn terms(operation: Value<'_>) -> Terms {
         let text = operation.member(name)?.string()?;
         core::str::from_utf8(text).ok().map(ToString::to_string)
     };
-    let time = |name: &[u8]| core::str::from_utf8(operation.member(name)?.text()).ok()?.parse().ok();
+    let time = |name: &[u8]| core::str::from_utf8(operation.member(name)?.literal()?).ok()?.parse().ok();
     Terms {
         name: text(b"name"),
         method: text(b"method"),

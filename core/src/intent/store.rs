@@ -112,14 +112,17 @@ impl Engine {
 
     /// The store was read.
     pub(super) fn merge(&mut self, records: &[StoredRecord]) {
-        self.loaded = true;
+        let first = !core::mem::replace(&mut self.loaded, true);
         self.reading = false;
         let sighted = records.iter().any(|stored| stored.id == CANARY);
         let emptied = core::mem::replace(&mut self.canary, sighted) && !sighted;
         for at in 0..self.held.len() {
             let there = records.iter().find(|stored| stored.id == self.held[at].record.id);
             match there {
-                Some(stored) => self.take_over(at, stored),
+                Some(stored) => {
+                    self.held[at].fresh = false;
+                    self.take_over(at, stored);
+                }
                 None => self.missing(at, emptied),
             }
         }
@@ -129,7 +132,7 @@ impl Engine {
                 continue;
             }
             match codec::read(stored) {
-                Some(record) => self.adopt(record, stored.revision),
+                Some(record) => self.adopt(record, stored.revision, first),
                 // Left as it is, for the newer library in another tab, or for whoever can mend it.
                 None if stored.format > codec::FORMAT => self.log("newer_format", Some(&stored.id)),
                 None => self.log("unreadable", Some(&stored.id)),
@@ -144,18 +147,19 @@ impl Engine {
         }
     }
 
-    fn adopt(&mut self, record: Record, revision: u64) {
+    fn adopt(&mut self, record: Record, revision: u64, first: bool) {
         self.learn_from(&record);
-        let lease_left = self.lease_left(&record);
+        let lease_left = self.lease_left(&record, first);
         self.held.push(Held { lease_left, ..Held::new(record, Some(revision)) });
         self.show(self.held.len() - 1, Turn::Moved);
     }
 
-    /// How long somebody else's lock or lease is obeyed from now on.
-    fn lease_left(&self, record: &Record) -> Millis {
+    /// How long somebody else's lock or lease is obeyed from now on. A clock that stepped since the lease was written
+    /// must not end it, so its moment counts only where a page begins and has no lock to tell whether the holder lives.
+    fn lease_left(&self, record: &Record, first: bool) -> Millis {
         let whole = Millis::from(record.retry.attempt_timeout()) + GRACE;
         match &record.lease {
-            Some(lease) if lease.owner != self.owner => {
+            Some(lease) if first && !self.config.locks => {
                 lease.pause.ends(self.now).saturating_sub(self.now).clamp(0, whole)
             }
             _ => whole,
@@ -190,7 +194,7 @@ impl Engine {
         }
         held.revision = Some(stored.revision);
         held.unsaved = false;
-        self.held[at].lease_left = self.lease_left(&self.held[at].record);
+        self.held[at].lease_left = self.lease_left(&self.held[at].record, false);
         if self.held[at].record.forgotten {
             let id = self.held[at].record.id.clone();
             self.actions.push(Action::Gone { id });
@@ -202,6 +206,10 @@ impl Engine {
     fn missing(&mut self, at: usize, emptied: bool) {
         let held = &mut self.held[at];
         if held.dropped || held.revision.is_none() || matches!(held.busy, Busy::Writing(..)) {
+            return;
+        }
+        if core::mem::take(&mut held.fresh) {
+            self.read_again = true;
             return;
         }
         if !emptied || held.record.state.is_settled() {

@@ -131,6 +131,13 @@ impl<'d> Value<'d> {
         matches!(kind, NodeKind::Plain | NodeKind::Decoded).then(|| self.text())
     }
 
+    /// A number, `true`, `false` or `null` as it was sent.
+    pub(crate) fn literal(self) -> Option<&'d [u8]> {
+        let Node { kind, start, len } = self.document.nodes[self.at];
+        let literal = matches!(kind, NodeKind::Verbatim | NodeKind::Number);
+        literal.then(|| &self.document.source[start as usize..(start + len) as usize])
+    }
+
     /// The characters of a member's name.
     pub(crate) fn text(self) -> &'d [u8] {
         self.document.text(self.at)
