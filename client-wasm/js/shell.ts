@@ -27,6 +27,7 @@ export class Shell {
   readonly #calls = new Map<number, Call>();
   readonly #prepared = new Map<string, Prepared>();
   readonly #listeners = new Map<string, Set<(event: never) => void>>();
+  readonly #freeing = new Map<string, Promise<void>>();
   readonly #todo: Value[][] = [];
   readonly #stops: (() => void)[] = [];
   readonly #exchanges = new Set<AbortController>();
@@ -199,14 +200,16 @@ export class Shell {
 
   // -- actions of a delivery ----------------------------------------------------------------------------------------
 
-  #lock(id: string, steal: boolean): Promise<(() => void) | undefined> {
-    const free = () => {};
+  async #lock(id: string, steal: boolean): Promise<(() => void) | undefined> {
     const { locks } = this.platform;
-    if (!locks) return Promise.resolve(free);
+    if (!locks) return () => {};
+    // A lock that was given up is free a moment later; asked before that, it would look like somebody else's.
+    await this.#freeing.get(id);
     return new Promise((got) => {
       const held = (lock: Lock | null) => (lock ? new Promise<void>((release) => got(release)) : got(undefined));
       // It rejects where locks are refused, which leaves the lease, and when the lock is stolen, long after.
-      locks.request(`${this.#name}:${id}`, steal ? { steal } : { ifAvailable: true }, held).catch(() => got(free));
+      const freed = locks.request(`${this.#name}:${id}`, steal ? { steal } : { ifAvailable: true }, held).catch(() => got(() => {}));
+      this.#freeing.set(id, freed.then(() => void this.#freeing.delete(id)));
     });
   }
 
