@@ -2,14 +2,14 @@
 import assert from "node:assert/strict";
 
 /** Waits until the outbox shows so many intents, all in this state. */
-export async function shows(page, state, count = 1) {
+export async function shows(page, state, count = 1, timeout = 20_000) {
   await page.waitForFunction(
     ([state, count]) => {
       const rows = [...document.querySelectorAll("#outbox li")];
       return rows.length === count && rows.every((row) => row.dataset.state === state);
     },
     [state, count],
-    { timeout: 20_000 },
+    { timeout },
   ).catch(async (error) => {
     const outbox = await page.evaluate(() => JSON.stringify(window.client.outbox.getSnapshot(), null, 1)).catch(() => "?");
     const events = await page.evaluate(() => JSON.stringify(window.events)).catch(() => "?");
