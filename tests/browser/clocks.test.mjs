@@ -49,7 +49,7 @@ test("a queue older than the server's memory is sent under a key of today", asyn
   oneEffect(world, "tea");
 });
 
-test("a clock that jumps a year back and forth in a pause neither spins nor sleeps", async (t) => {
+test("a clock that jumps a year back and two days ahead in a pause neither spins nor sleeps", async (t) => {
   const world = await startWorld(t);
   const browser = await context(t);
   await shiftable(browser, 0);
@@ -60,7 +60,7 @@ test("a clock that jumps a year back and forth in a pause neither spins nor slee
   const began = Date.now();
   await page.evaluate((day) => localStorage.setItem("shift", String(-365 * day)), DAY);
   await world.network.arrived(2);
-  await page.evaluate((day) => localStorage.setItem("shift", String(365 * day)), DAY);
+  await page.evaluate((day) => localStorage.setItem("shift", String(2 * day)), DAY);
   await shows(page, "done");
   assert.ok(Date.now() - began < 15_000, `it took ${Date.now() - began} ms`);
   assert.ok(world.network.requests().length <= 5, `${world.network.requests().length} deliveries`);

@@ -80,7 +80,7 @@ test("a tab that wants to upgrade or erase the store is not blocked by ours", as
   const page = await openApp(browser, world.url);
   await page.evaluate(() => window.buy("tea"));
   const other = await browser.newPage();
-  await other.goto(`${world.url}/dist/index.d.ts`);
+  await other.goto(`${world.url}/empty.html`);
   const result = await other.evaluate(() => new Promise((resolve) => {
     const request = indexedDB.open("samekey", 99);
     request.onsuccess = () => (request.result.close(), resolve("upgraded"));
@@ -93,7 +93,7 @@ test("a store blocked by an old tab: after a while memory, said aloud", async (t
   const world = await startWorld(t);
   const browser = await context(t);
   const old = await browser.newPage();
-  await old.goto(`${world.url}/dist/index.d.ts`);
+  await old.goto(`${world.url}/empty.html`);
   // A connection that lets nobody in, and somebody who already waits for it to close.
   await old.evaluate(() => new Promise((resolve) => {
     indexedDB.open("samekey", 1).onsuccess = (event) => {
