@@ -26,17 +26,20 @@ export class SamekeyError extends Error {
   }
 }
 
-/** Looks through `cause`: axios wraps, and two copies of the package break instanceof. */
+/**
+ * Looks through `cause`: axios wraps, and two copies of the package break instanceof. A wrapper is given `code`, `intent`
+ * and `outcome` of what it wraps, so that they are found where the type says.
+ */
 export function isSamekeyError(error: unknown, code?: SamekeyErrorCode): error is SamekeyError {
-  return found(error, code) !== undefined;
-}
-
-function found(error: unknown, code: SamekeyErrorCode | undefined): SamekeyError | undefined {
   for (let at = error, depth = 0; at instanceof Object && depth < 8; at = (at as Error).cause, depth++) {
-    const own = (at as SamekeyError).code;
-    if (typeof own === "string" && own.startsWith("samekey/") && (code === undefined || own === code)) return at as SamekeyError;
+    const own = at as SamekeyError;
+    if (typeof own.code !== "string" || !own.code.startsWith("samekey/") || (code !== undefined && own.code !== code)) continue;
+    // axios copies the code to its wrapper, but not what belongs to it.
+    const whole = own.intent || own.outcome ? own : ((own.cause as SamekeyError | undefined) ?? own);
+    if (whole !== error) Object.assign(error as object, { code: own.code, intent: whole.intent, outcome: whole.outcome });
+    return true;
   }
-  return undefined;
+  return false;
 }
 
 /** `data` of a `done` outcome; throws `samekey/outcome` for every other. */

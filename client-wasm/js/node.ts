@@ -1,5 +1,6 @@
 // `samekey/node`: a folder as a store, for programs that may be killed at any moment.
-import { type FileHandle, mkdir, open, readFile, readdir, rename, rm, stat } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { mkdir, open, readFile, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Store, StoredRecord } from "./types.js";
 
@@ -15,8 +16,12 @@ export function fileStore({ dir }: { dir: string }): Store {
   async function get(path: string): Promise<StoredRecord | undefined> {
     const text = await readFile(path, "utf8").catch(absent);
     if (text === undefined) return undefined;
-    const record = JSON.parse(text) as Omit<StoredRecord, "data"> & { data: string };
-    return { ...record, data: new Uint8Array(Buffer.from(record.data, "base64")) };
+    try {
+      const record = JSON.parse(text) as Omit<StoredRecord, "data"> & { data: string };
+      return { ...record, data: new Uint8Array(Buffer.from(record.data, "base64")) };
+    } catch (cause) {
+      throw new Error(`${path} is no record; move it away or restore it from a backup`, { cause });
+    }
   }
 
   /** Entries of a folder are durable when the folder is. */
@@ -25,24 +30,24 @@ export function fileStore({ dir }: { dir: string }): Store {
     await folder.sync().finally(() => folder.close());
   }
 
-  async function take(): Promise<FileHandle> {
+  /** A file that is there while somebody holds it, with the holder's process in it. */
+  async function takes(path: string): Promise<boolean> {
+    const held = await open(path, "wx").catch((error: NodeJS.ErrnoException) => (error.code === "EEXIST" ? undefined : Promise.reject(error)));
+    await held?.writeFile(String(process.pid)).finally(() => held.close());
+    return held !== undefined;
+  }
+
+  async function take(): Promise<void> {
     await mkdir(dir, { recursive: true });
-    for (;;) {
-      const held = await open(lock, "wx").catch((error: NodeJS.ErrnoException) => (error.code === "EEXIST" ? undefined : Promise.reject(error)));
-      if (held) {
-        await held.writeFile(String(process.pid));
-        return held;
-      }
-      if (await isAbandoned()) await rm(lock, { force: true });
+    while (!(await takes(lock))) {
+      const found = await stat(lock).catch(absent);
+      if (found && (Date.now() - found.mtimeMs > STALE || (await isOrphan(lock)))) await rm(lock, { force: true });
       else await new Promise((resolve) => setTimeout(resolve, 5 + Math.random() * 10));
     }
   }
 
-  async function isAbandoned(): Promise<boolean> {
-    const found = await stat(lock).catch(absent);
-    if (!found) return false;
-    if (Date.now() - found.mtimeMs > STALE) return true;
-    const owner = Number(await readFile(lock, "utf8").catch(absent));
+  async function isOrphan(path: string): Promise<boolean> {
+    const owner = Number(await readFile(path, "utf8").catch(absent));
     if (!owner || owner === process.pid) return false;
     try {
       return !process.kill(owner, 0);
@@ -54,11 +59,10 @@ export function fileStore({ dir }: { dir: string }): Store {
   /** One after the other in this process, one at a time over all processes. */
   function alone<T>(act: () => Promise<T>): Promise<T> {
     const next = line.then(async () => {
-      const held = await take();
+      await take();
       try {
         return await act();
       } finally {
-        await held.close();
         await rm(lock, { force: true });
       }
     });
@@ -95,6 +99,14 @@ export function fileStore({ dir }: { dir: string }): Store {
         await rename(`${path}.new`, path);
       }),
     delete: (id, expected) => ifIs(id, expected, (path) => rm(path)),
+    lock: (name, steal) =>
+      alone(async () => {
+        const path = `${file(name)}.lock`;
+        if (steal || (await isOrphan(path))) await rm(path, { force: true });
+        if (!(await takes(path))) return undefined;
+        // Freed at once, so that nobody sees it held who asks a moment later.
+        return () => rmSync(path, { force: true });
+      }),
   };
 }
 

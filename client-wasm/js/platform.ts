@@ -39,7 +39,8 @@ export function platform(): Platform {
     fetch: (url, init) => globalThis.fetch(url, init),
     base: document?.baseURI ?? location?.href,
     origin: location?.origin,
-    locks: navigator?.locks,
+    // Node's end at the border of the process, which tells nothing of another one on the same store.
+    locks: location && navigator?.locks,
     keeps: indexedDB !== undefined,
     store: (name, report) => (indexedDB ? browserStore(name, report) : memoryStore()),
     channel: (name, told) => {

@@ -14,7 +14,7 @@ export function settings(options: ClientOptions, platform: Platform): Uint8Array
   ]);
   return frame(
     platform.origin, base?.origin, header === false ? "" : header, options.refreshAuth !== undefined,
-    platform.locks !== undefined, ...retry(options.retry), ...operations,
+    (options.store?.lock ?? platform.locks) !== undefined, ...retry(options.retry), ...operations,
   );
 }
 

@@ -131,7 +131,8 @@ export class Shell {
 
   #emit(type: string, event: unknown) {
     // Later, so that a listener that throws or calls back breaks nothing here.
-    for (const listener of this.#listeners.get(type) ?? []) void Promise.resolve(event as never).then(listener);
+    const told = (listener: (event: never) => void) => Promise.resolve(event as never).then(listener);
+    for (const listener of this.#listeners.get(type) ?? []) told(listener).catch(globalThis.reportError ?? console.error);
   }
 
   async close() {
@@ -202,6 +203,7 @@ export class Shell {
 
   async #lock(id: string, steal: boolean): Promise<(() => void) | undefined> {
     const { locks } = this.platform;
+    if (this.store.lock) return this.store.lock(id, steal);
     if (!locks) return () => {};
     // A lock that was given up is free a moment later; asked before that, it would look like somebody else's.
     await this.#freeing.get(id);
@@ -218,7 +220,7 @@ export class Shell {
   }
 
   async prepare(id: string, delivery: number, steal: number) {
-    const free = await this.#lock(id, steal === 1);
+    const free = await this.#lock(id, steal === 1).catch((error: unknown) => this.#broke(error));
     if (!free) return this.#send("unprepared", id, "busy");
     const stop = new AbortController();
     try {

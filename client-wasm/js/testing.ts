@@ -57,6 +57,7 @@ export function createTestBench({ seed = 1, ...options }: TestBenchOptions): Tes
   const kept = new Map<string, Kept>();
   const timers = new Set<{ at: number; run: () => void }>();
   const network = { loseRequest: false, loseAnswer: false, offline: false };
+  const locks = new Map<string, Page>();
   const hints = new Set<(online: boolean) => void>();
   let now = START;
   let drawn = 0;
@@ -71,6 +72,8 @@ export function createTestBench({ seed = 1, ...options }: TestBenchOptions): Tes
     const dies = (at: KillPoint) => {
       if (page.killAt !== at) return false;
       page.alive = false;
+      // What it began never ends, and nobody waits for it.
+      pending = 0;
       return true;
     };
     return {
@@ -83,11 +86,18 @@ export function createTestBench({ seed = 1, ...options }: TestBenchOptions): Tes
       },
       fetch: (url, init) => {
         pending++;
-        return alive(exchange(new Request(url, init), dies)).finally(() => pending--);
+        return alive(exchange(new Request(url, init), dies)).finally(() => (pending = Math.max(0, pending - 1)));
       },
       base: options.baseUrl === undefined ? ORIGIN : undefined,
       origin: ORIGIN,
-      locks: undefined,
+      // They end with their page, like a browser's.
+      locks: {
+        request: (async (name: string, _options: LockOptions, run: (lock: Lock | null) => Promise<unknown>) => {
+          if (locks.get(name)?.alive) return run(null);
+          locks.set(name, page);
+          return Promise.resolve(run({ name, mode: "exclusive" })).finally(() => locks.get(name) === page && locks.delete(name));
+        }) as LockManager["request"],
+      },
       keeps: true,
       store: () => ({
         ...store,

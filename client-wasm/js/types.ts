@@ -211,6 +211,8 @@ export interface Store {
   /** Resolves once durable; false: the stored revision is not `expected` (null = absent), nothing was written. */
   put(record: StoredRecord, expected: number | null): Promise<boolean>;
   delete(id: string, expected: number): Promise<boolean>;
+  /** Takes a lock that ends with its holder, and gives back what frees it; undefined: somebody holds it. `steal`: take it even so. */
+  lock?(name: string, steal: boolean): Promise<(() => void) | undefined>;
   /** Others wrote. */
   subscribe?(listener: () => void): () => void;
   close?(): Promise<void>;
