@@ -167,6 +167,8 @@ pub enum Rejection {
     Duplicate,
     /// The key is in use for something else.
     Conflict,
+    /// The intent was dismissed, or went with its account.
+    Closed,
     /// The store did not take it; it was not sent.
     Storage,
     /// A header that would be stored is a credential.
@@ -182,6 +184,7 @@ impl Rejection {
             Self::Pending => "samekey/pending",
             Self::Duplicate => "samekey/duplicate",
             Self::Conflict => "samekey/conflict",
+            Self::Closed => "samekey/closed",
             Self::Storage => "samekey/storage",
             Self::SecretHeader => "samekey/secret_header",
             Self::InvalidOption => "samekey/invalid_option",

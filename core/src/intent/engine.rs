@@ -412,8 +412,11 @@ impl Engine {
     pub(super) fn answer_calls(&mut self, at: usize) {
         let held = &self.held[at];
         let quiet = matches!(held.busy, Busy::Free) && held.inbox.is_empty();
-        let kept = held.revision.is_some() || held.unsaved;
-        if !kept {
+        if held.record.forgotten {
+            return self.give_up_calls(&held.record.id.clone());
+        }
+        // Whoever is signed in now hears nothing of what somebody else did; the promise is kept when that one is back.
+        if !self.is_shown(held) {
             return;
         }
         let (id, state, taken) = (held.record.id.clone(), held.record.state, held.record.taken);
@@ -524,16 +527,21 @@ impl Engine {
         let id = self.held[at].record.id.clone();
         for op in mem::take(&mut self.held[at].inbox) {
             if let Op::Resume(Some(call), _) | Op::Dismiss(call, _) | Op::Cancel(Some(call)) = op {
-                self.reject(call, Rejection::Storage, Some(id.clone()));
+                self.reject(call, Rejection::Closed, None);
             }
         }
+        self.give_up_calls(&id);
+        self.actions.push(Action::Gone { id });
+    }
+
+    /// Nothing will be heard of an intent any more.
+    fn give_up_calls(&mut self, id: &str) {
         for waiting in mem::take(&mut self.calls) {
             if waiting.id == id {
-                self.reject(waiting.call, Rejection::Storage, Some(id.clone()));
+                self.reject(waiting.call, Rejection::Closed, None);
             } else {
                 self.calls.push(waiting);
             }
         }
-        self.actions.push(Action::Gone { id });
     }
 }

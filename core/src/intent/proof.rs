@@ -45,10 +45,10 @@
 //! | d s c | | – | 401 407 | somebody has to sign in |
 //! | d, no receipt yet | | – | 2xx, no HTML | settled by status |
 //! | d, no receipt yet | | – | 403 | somebody has to sign in |
-//! | d, no receipt yet | | – | 4xx but 408 409 423 425 429 | settled by status |
+//! | d, no receipt yet | | – | 4xx but 408 409 423 425 429 499 | settled by status |
 //! | d | | – | | nothing: ask the status route |
 //! | c | | – | a redirect that the browser hides | nothing: ask the status route |
-//! | s c | | – | 2xx, no HTML; 501; 4xx but 403 408 421 425 429 | this server does not remember it |
+//! | s c | | – | 2xx, no HTML; 501; 4xx but 403 408 421 425 429 499 | this server does not remember it |
 //! | s c | | – | | nothing yet: again |
 
 use alloc::string::String;
@@ -209,11 +209,11 @@ static TABLE: &[Row] = &[
     bare(ANY, None, SIGN_IN, Proof::SignIn),
     Row { no_html: true, ..bare(DELIVERY, Some(Server::New), &[200..=299], Proof::ByStatus) },
     bare(DELIVERY, Some(Server::New), &[403..=403], Proof::SignIn),
-    bare(DELIVERY, Some(Server::New), &[400..=407, 410..=422, 424..=424, 426..=428, 430..=499], Proof::ByStatus),
+    bare(DELIVERY, Some(Server::New), &[400..=407, 410..=422, 424..=424, 426..=428, 430..=498], Proof::ByStatus),
     bare(DELIVERY, None, ALL, Proof::Ask),
     bare(CLOSE, None, &[0..=0], Proof::Ask),
     Row { no_html: true, ..bare(ROUTE, None, &[200..=299], Proof::NoMemory) },
-    bare(ROUTE, None, &[400..=402, 404..=407, 409..=420, 422..=424, 426..=428, 430..=499, 501..=501], Proof::NoMemory),
+    bare(ROUTE, None, &[400..=402, 404..=407, 409..=420, 422..=424, 426..=428, 430..=498, 501..=501], Proof::NoMemory),
     bare(ROUTE, None, ALL, Proof::Again),
 ];
 
@@ -268,7 +268,8 @@ pub fn find(on: On, answer: &Answer, server: Server) -> Finding {
     let status_code = number(b"status_code").and_then(|status| u16::try_from(status).ok());
     let effect_unknown = receipt.is_some_and(|text| text.split(';').any(|part| part.trim() == "effect=unknown"));
     Finding {
-        proof: prove(on, code, word, answer, server),
+        // There is a row for everything.
+        proof: row(on, code, word, answer, server).map_or(Proof::Ask, |row| row.proves),
         code,
         word,
         effect_unknown,
@@ -280,8 +281,8 @@ pub fn find(on: On, answer: &Answer, server: Server) -> Finding {
     }
 }
 
-fn prove(on: On, code: Option<Code>, word: Option<Word>, answer: &Answer, server: Server) -> Proof {
-    let row = TABLE.iter().find(|row| {
+fn row(on: On, code: Option<Code>, word: Option<Word>, answer: &Answer, server: Server) -> Option<&'static Row> {
+    TABLE.iter().find(|row| {
         row.on.contains(&on)
             && (row.codes.is_empty() || code.is_some_and(|code| row.codes.contains(&code)))
             && match row.says {
@@ -292,9 +293,7 @@ fn prove(on: On, code: Option<Code>, word: Option<Word>, answer: &Answer, server
             && (row.statuses.is_empty() || row.statuses.iter().any(|range| range.contains(&answer.status)))
             && row.server.is_none_or(|only| only == server)
             && !(row.no_html && is_html(answer))
-    });
-    // The last rows match whatever the ones before left.
-    row.map_or(Proof::Ask, |row| row.proves)
+    })
 }
 
 fn media_type(answer: &Answer) -> &str {
@@ -348,4 +347,48 @@ pub(super) fn status_link(answer: &Answer) -> Option<String> {
             .any(|parameter| matches!(parameter.trim(), "rel=\"status\"" | "rel=status"))
             .then(|| target.into())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// Every (what was asked, code, receipt, status, server, page) meets a row, and no row is there for nothing.
+    #[test]
+    fn there_is_a_row_for_everything_and_something_for_every_row() {
+        let mut met = vec![0_u32; TABLE.len()];
+        let codes = || Code::ALL.iter().copied().map(Some).chain([None]);
+        let words = || Word::ALL.into_iter().map(Some).chain([None]);
+        for on in [On::Delivery, On::Status, On::Close] {
+            for server in [Server::Samekey, Server::New, Server::Status] {
+                for status in [0, 100].into_iter().chain(200..=602).chain([999, u16::MAX]) {
+                    for html in [false, true] {
+                        let kind = if html { "text/html" } else { "application/json" };
+                        let headers = vec![("content-type".into(), kind.into())];
+                        let answer = Answer { status, headers, ..Answer::default() };
+                        for (code, word) in codes().flat_map(|code| words().map(move |word| (code, word))) {
+                            let row = row(on, code, word, &answer, server);
+                            let row = row.expect("a row for everything");
+                            met[TABLE.iter().position(|other| core::ptr::eq(other, row)).unwrap()] += 1;
+                        }
+                    }
+                }
+            }
+        }
+        for (at, met) in met.iter().enumerate() {
+            assert!(*met > 0, "row {at} proves {:?} to nobody", TABLE[at].proves);
+        }
+    }
+
+    #[test]
+    fn a_status_link_is_found_among_others() {
+        let link = |value: &str| {
+            let headers = vec![("link".into(), value.into())];
+            status_link(&Answer { headers, ..Answer::default() })
+        };
+        assert_eq!(link("</x>; rel=\"status\"").as_deref(), Some("/x"));
+        assert_eq!(link("</a>; rel=next, </b?c=d%20e>; title=x; rel=status").as_deref(), Some("/b?c=d%20e"));
+        assert_eq!(link("</x>; rel=\"next\""), None);
+    }
 }
