@@ -34,7 +34,7 @@ pub(super) struct Parameter<'q> {
 /// application takes it for.
 pub(super) fn selected<'q>(query: &'q str, names: &[String]) -> Vec<Parameter<'q>> {
     let parameters = query.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
-        let (name, sent) = pair.split_at(pair.find('=').unwrap_or(pair.len()));
+        let (name, sent) = pair.find('=').and_then(|at| pair.split_at_checked(at)).unwrap_or((pair, ""));
         let Some(decoded) = decode(name) else {
             return Some(Parameter { name: Cow::Borrowed(name.as_bytes()), sent });
         };

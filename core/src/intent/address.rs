@@ -19,12 +19,12 @@ impl<'a> Address<'a> {
         let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
         let (front, query) = rest.split_once('?').map_or((rest, None), |(front, query)| (front, Some(query)));
         let host = front.find('/').unwrap_or(front.len());
-        if host == 0 || front[..host].contains('@') {
+        let (authority, path) = front.split_at_checked(host)?;
+        if authority.is_empty() || authority.contains('@') {
             return None;
         }
         let scheme = url.len() - rest.len();
-        let path = if host == front.len() { "/" } else { &front[host..] };
-        Some(Self { origin: &url[..scheme + host], path, query })
+        Some(Self { origin: url.get(..scheme + host)?, path: if path.is_empty() { "/" } else { path }, query })
     }
 }
 

@@ -9,9 +9,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::config::{Retry, Trust};
+use super::config::Trust;
 use super::proof::Cause;
-use super::record::{LastError, Lease, Millis, Pause, Payload, Record, Response, Step, StoredRecord};
+use super::record::{LastError, Lease, Millis, Pause, Record, Response, Step, StoredRecord};
 use super::state::{Effect, State};
 use crate::problem::Code;
 
@@ -38,17 +38,6 @@ impl Writer {
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
-    }
-
-    pub(super) fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
-        self.0.push(u8::from(value.is_some()));
-        if let Some(value) = value {
-            write(self, value);
-        }
-    }
-
-    pub(super) fn text(&mut self, text: Option<&str>) {
-        self.option(text, |writer, text| writer.bytes(text.as_bytes()));
     }
 }
 
@@ -88,19 +77,6 @@ impl<'a> Reader<'a> {
     pub(super) fn string(&mut self) -> Option<String> {
         core::str::from_utf8(self.bytes()?).ok().map(String::from)
     }
-
-    /// The outer `None`: it cannot be read.
-    pub(super) fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
-        match self.byte()? {
-            0 => Some(None),
-            1 => read(self).map(Some),
-            _ => None,
-        }
-    }
-
-    pub(super) fn text(&mut self) -> Option<Option<String>> {
-        self.option(Self::string)
-    }
 }
 
 const TRUSTS: [Trust; 3] = [Trust::Auto, Trust::Samekey, Trust::Status];
@@ -118,23 +94,79 @@ const CAUSES: [Cause; 8] = [
     Cause::Status,
 ];
 
+/// The fields of a record by their kind, each kind in the order in which it is written.
+impl Record {
+    fn texts(&mut self) -> [&mut Option<String>; 8] {
+        [
+            &mut self.slot,
+            &mut self.label,
+            &mut self.meta,
+            &mut self.key,
+            &mut self.after,
+            &mut self.actor,
+            &mut self.status_url,
+            &mut self.payload.credentials,
+        ]
+    }
+
+    fn times(&mut self) -> [&mut Option<Millis>; 10] {
+        [
+            &mut self.retry.attempt_timeout_ms,
+            &mut self.retry.budget_ms,
+            &mut self.retry.base_delay_ms,
+            &mut self.retry.max_delay_ms,
+            &mut self.first_sent_at,
+            &mut self.server_before,
+            &mut self.offset,
+            &mut self.deadline,
+            &mut self.remember,
+            &mut self.settled_at,
+        ]
+    }
+
+    fn counts(&mut self) -> [&mut u32; 6] {
+        [
+            &mut self.keep_response,
+            &mut self.deliveries,
+            &mut self.failures,
+            &mut self.unreceipted,
+            &mut self.refused_auth,
+            &mut self.minted,
+        ]
+    }
+
+    fn flags(&mut self) -> [&mut bool; 7] {
+        [
+            &mut self.ambiguous,
+            &mut self.closing,
+            &mut self.covered,
+            &mut self.hidden,
+            &mut self.other_actor,
+            &mut self.taken,
+            &mut self.forgotten,
+        ]
+    }
+}
+
+/// Where something stands in a list; what is not listed is written as something that no reader knows.
+fn place<T: PartialEq>(value: &T, all: &[T]) -> u8 {
+    all.iter().position(|one| one == value).map_or(u8::MAX, |at| at as u8)
+}
+
 impl Writer {
-    fn one_of<T: PartialEq>(&mut self, value: &T, all: &[T]) {
-        // What is not listed is written as one that no reader knows.
-        self.0.push(all.iter().position(|one| one == value).map_or(u8::MAX, |at| at as u8));
+    fn maybe(&mut self, bytes: Option<&[u8]>) {
+        self.0.push(u8::from(bytes.is_some()));
+        if let Some(bytes) = bytes {
+            self.bytes(bytes);
+        }
     }
 
-    fn flag(&mut self, flag: bool) {
-        self.0.push(u8::from(flag));
-    }
-
-    fn time(&mut self, time: Option<Millis>) {
-        self.option(time, Self::signed);
-    }
-
-    fn pause(&mut self, pause: Pause) {
-        self.signed(pause.until);
-        self.signed(pause.length);
+    fn pause(&mut self, pause: Option<Pause>) {
+        self.0.push(u8::from(pause.is_some()));
+        if let Some(pause) = pause {
+            self.signed(pause.until);
+            self.signed(pause.length);
+        }
     }
 
     fn headers(&mut self, headers: &[(String, String)]) {
@@ -144,24 +176,6 @@ impl Writer {
             self.bytes(value.as_bytes());
         }
     }
-
-    fn blob(&mut self, bytes: Option<&[u8]>) {
-        self.option(bytes, Self::bytes);
-    }
-
-    fn small(&mut self, number: Option<u32>) {
-        self.option(number, |writer, number| writer.number(number.into()));
-    }
-
-    fn cause(&mut self, cause: Cause) {
-        match cause {
-            Cause::Code(code) => {
-                self.0.push(0);
-                self.bytes(code.as_str().as_bytes());
-            }
-            cause => self.one_of(&cause, &CAUSES),
-        }
-    }
 }
 
 impl Reader<'_> {
@@ -169,119 +183,92 @@ impl Reader<'_> {
         all.get(usize::from(self.byte()?)).copied()
     }
 
-    fn flag(&mut self) -> Option<bool> {
+    /// Whether something follows.
+    fn some(&mut self) -> Option<bool> {
         self.one_of(&[false, true])
     }
 
-    fn time(&mut self) -> Option<Option<Millis>> {
-        self.option(Self::signed)
+    fn maybe(&mut self) -> Option<Option<Vec<u8>>> {
+        Some(if self.some()? { Some(self.bytes()?.into()) } else { None })
     }
 
-    fn pause(&mut self) -> Option<Pause> {
-        Some(Pause { until: self.signed()?, length: self.signed()? })
+    fn text(&mut self) -> Option<Option<String>> {
+        match self.maybe()? {
+            Some(bytes) => String::from_utf8(bytes).ok().map(Some),
+            None => Some(None),
+        }
+    }
+
+    fn pause(&mut self) -> Option<Option<Pause>> {
+        Some(if self.some()? { Some(Pause { until: self.signed()?, length: self.signed()? }) } else { None })
     }
 
     fn headers(&mut self) -> Option<Vec<(String, String)>> {
-        let count = self.number()?;
         // Each takes two bytes at least, so a count gone wild ends the reading and not the memory.
         let mut headers = Vec::new();
-        for _ in 0..count {
+        for _ in 0..self.number()? {
             headers.push((self.string()?, self.string()?));
         }
         Some(headers)
     }
 
-    fn blob(&mut self) -> Option<Option<Vec<u8>>> {
-        self.option(|reader| reader.bytes().map(Vec::from))
-    }
-
-    fn word(&mut self) -> Option<u32> {
+    fn count(&mut self) -> Option<u32> {
         u32::try_from(self.number()?).ok()
-    }
-
-    fn small(&mut self) -> Option<Option<u32>> {
-        self.option(Self::word)
-    }
-
-    fn status(&mut self) -> Option<u16> {
-        u16::try_from(self.number()?).ok()
-    }
-
-    fn cause(&mut self) -> Option<Cause> {
-        match self.one_of(&CAUSES)? {
-            // A code that is not known any more is nothing that a record is refused for.
-            Cause::Code(_) => Some(Code::from_name(&self.string()?).map_or(Cause::Status, Cause::Code)),
-            cause => Some(cause),
-        }
     }
 }
 
-/// The bytes of a record. Whose it is, and its id, stand beside them.
-pub(super) fn write(record: &Record) -> Vec<u8> {
+/// The bytes of a record, which is only looked at. Whose it is, and its id, stand beside them.
+pub(super) fn write(record: &mut Record) -> Vec<u8> {
     let mut to = Writer::default();
-    to.bytes(record.operation.as_bytes());
-    to.bytes(record.method.as_bytes());
-    to.bytes(record.url.as_bytes());
-    to.text(record.slot.as_deref());
-    to.text(record.label.as_deref());
-    to.text(record.meta.as_deref());
+    for text in record.texts() {
+        to.maybe(text.as_ref().map(String::as_bytes));
+    }
+    for time in record.times() {
+        to.0.push(u8::from(time.is_some()));
+        if let Some(time) = time {
+            to.signed(*time);
+        }
+    }
+    for count in record.counts() {
+        to.number((*count).into());
+    }
+    for flag in record.flags() {
+        to.0.push(u8::from(*flag));
+    }
+    for name in [&record.operation, &record.method, &record.url] {
+        to.bytes(name.as_bytes());
+    }
     to.bytes(&record.print);
     to.headers(&record.payload.headers);
-    to.blob(record.payload.body.as_deref());
-    to.text(record.payload.credentials.as_deref());
-
-    to.one_of(&record.trust, &TRUSTS);
-    to.small(record.retry.attempt_timeout_ms);
-    to.option(record.retry.budget_ms, Writer::number);
-    to.small(record.retry.base_delay_ms);
-    to.small(record.retry.max_delay_ms);
-    to.number(record.keep_response.into());
-
-    to.one_of(&record.state, &State::ALL);
+    to.maybe(record.payload.body.as_deref());
+    to.0.push(place(&record.trust, &TRUSTS));
+    to.0.push(place(&record.state, &State::ALL));
+    to.0.push(place(&record.step, &STEPS));
     to.signed(record.created_at);
     to.signed(record.updated_at);
-    to.text(record.key.as_deref());
-    to.time(record.first_sent_at);
-    to.time(record.server_before);
-    to.time(record.offset);
-    to.time(record.deadline);
-    to.number(record.deliveries.into());
-    to.flag(record.ambiguous);
-    to.number(record.failures.into());
-    to.number(record.unreceipted.into());
-    to.one_of(&record.step, &STEPS);
-    to.option(record.pause, Writer::pause);
-    to.option(record.lease.as_ref(), |to, lease| {
-        to.bytes(lease.owner.as_bytes());
-        to.pause(lease.pause);
-    });
-    to.flag(record.closing);
-    to.text(record.after.as_deref());
-    to.flag(record.covered);
-    to.flag(record.hidden);
-    to.number(record.refused_auth.into());
-    to.flag(record.other_actor);
-    to.number(record.minted.into());
-    to.text(record.actor.as_deref());
-    to.text(record.status_url.as_deref());
-    to.time(record.remember);
-    to.option(record.error.as_ref(), |to, error| {
-        to.cause(error.cause);
-        to.option(error.status, |to, status| to.number(status.into()));
-        to.text(error.request_id.as_deref());
-    });
-
-    to.option(record.effect.as_ref(), |to, effect| to.one_of(effect, &EFFECTS));
-    to.time(record.settled_at);
-    to.flag(record.taken);
-    to.flag(record.forgotten);
-    to.option(record.response.as_ref(), |to, response| {
-        let kept = |body: &&Vec<u8>| body.len() as u64 <= u64::from(record.keep_response);
+    to.pause(record.pause);
+    to.maybe(record.lease.as_ref().map(|lease| lease.owner.as_bytes()));
+    to.pause(record.lease.as_ref().map(|lease| lease.pause));
+    to.0.push(record.effect.map_or(EFFECTS.len() as u8, |effect| place(&effect, &EFFECTS)));
+    to.0.push(u8::from(record.error.is_some()));
+    if let Some(error) = &record.error {
+        let (at, code) = match error.cause {
+            Cause::Code(code) => (0, code.as_str()),
+            other => (place(&other, &CAUSES), ""),
+        };
+        to.0.push(at);
+        to.bytes(code.as_bytes());
+        to.number(error.status.into());
+        to.maybe(error.request_id.as_ref().map(String::as_bytes));
+    }
+    to.0.push(u8::from(record.response.is_some()));
+    if let Some(response) = &record.response {
+        let kept = |body: &&[u8]| body.len() as u64 <= u64::from(record.keep_response);
         to.number(response.status.into());
         to.headers(&response.headers);
-        to.blob(response.body.as_ref().filter(kept).map(Vec::as_slice));
-        to.flag(response.replayed);
-    });
+        to.maybe(response.body.as_deref().filter(kept));
+        to.0.push(u8::from(response.replayed));
+    }
     to.0
 }
 
@@ -291,68 +278,118 @@ pub(super) fn read(stored: &StoredRecord) -> Option<Record> {
         return None;
     }
     let mut from = Reader(&stored.data);
-    let record = Record {
-        id: stored.id.clone(),
-        account: stored.account.clone(),
-        operation: from.string()?,
-        method: from.string()?,
-        url: from.string()?,
-        slot: from.text()?,
-        label: from.text()?,
-        meta: from.text()?,
-        print: from.bytes()?.try_into().ok()?,
-        payload: Payload { headers: from.headers()?, body: from.blob()?, credentials: from.text()? },
-
-        trust: from.one_of(&TRUSTS)?,
-        retry: Retry {
-            attempt_timeout_ms: from.small()?,
-            budget_ms: from.option(Reader::number)?,
-            base_delay_ms: from.small()?,
-            max_delay_ms: from.small()?,
-        },
-        keep_response: from.word()?,
-
-        state: from.one_of(&State::ALL)?,
-        created_at: from.signed()?,
-        updated_at: from.signed()?,
-        key: from.text()?,
-        first_sent_at: from.time()?,
-        server_before: from.time()?,
-        offset: from.time()?,
-        deadline: from.time()?,
-        deliveries: from.word()?,
-        ambiguous: from.flag()?,
-        failures: from.word()?,
-        unreceipted: from.word()?,
-        step: from.one_of(&STEPS)?,
-        pause: from.option(Reader::pause)?,
-        lease: from.option(|from| Some(Lease { owner: from.string()?, pause: from.pause()? }))?,
-        closing: from.flag()?,
-        after: from.text()?,
-        covered: from.flag()?,
-        hidden: from.flag()?,
-        refused_auth: from.word()?,
-        other_actor: from.flag()?,
-        minted: from.word()?,
-        actor: from.text()?,
-        status_url: from.text()?,
-        remember: from.time()?,
-        error: from.option(|from| {
-            Some(LastError { cause: from.cause()?, status: from.option(Reader::status)?, request_id: from.text()? })
-        })?,
-
-        effect: from.option(|from| from.one_of(&EFFECTS))?,
-        settled_at: from.time()?,
-        taken: from.flag()?,
-        forgotten: from.flag()?,
-        response: from.option(|from| {
-            Some(Response {
-                status: from.status()?,
-                headers: from.headers()?,
-                body: from.blob()?,
-                replayed: from.flag()?,
-            })
-        })?,
-    };
+    let mut record = Record { id: stored.id.clone(), account: stored.account.clone(), ..Record::default() };
+    for text in record.texts() {
+        *text = from.text()?;
+    }
+    for time in record.times() {
+        *time = if from.some()? { Some(from.signed()?) } else { None };
+    }
+    for count in record.counts() {
+        *count = from.count()?;
+    }
+    for flag in record.flags() {
+        *flag = from.some()?;
+    }
+    for name in [&mut record.operation, &mut record.method, &mut record.url] {
+        *name = from.string()?;
+    }
+    record.print = from.bytes()?.try_into().ok()?;
+    record.payload.headers = from.headers()?;
+    record.payload.body = from.maybe()?;
+    record.trust = from.one_of(&TRUSTS)?;
+    record.state = from.one_of(&State::ALL)?;
+    record.step = from.one_of(&STEPS)?;
+    record.created_at = from.signed()?;
+    record.updated_at = from.signed()?;
+    record.pause = from.pause()?;
+    let (owner, pause) = (from.text()?, from.pause()?);
+    record.lease = owner.zip(pause).map(|(owner, pause)| Lease { owner, pause });
+    let effect = usize::from(from.byte()?);
+    record.effect = if effect == EFFECTS.len() { None } else { Some(*EFFECTS.get(effect)?) };
+    if from.some()? {
+        let (cause, code) = (from.one_of(&CAUSES)?, from.string()?);
+        let cause = match cause {
+            // A code that is not known any more is nothing that a record is refused for.
+            Cause::Code(_) => Code::from_name(&code).map_or(Cause::Status, Cause::Code),
+            other => other,
+        };
+        record.error = Some(LastError { cause, status: from.count()? as u16, request_id: from.text()? });
+    }
+    if from.some()? {
+        let (status, headers) = (from.count()? as u16, from.headers()?);
+        record.response = Some(Response { status, headers, body: from.maybe()?, replayed: from.some()? });
+    }
     from.0.is_empty().then_some(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intent::chance::Chance;
+    use proptest::prelude::*;
+
+    /// A record in which every field is as chance has it.
+    fn any(seed: [u8; 32]) -> Record {
+        let mut chance = Chance::new(seed);
+        let mut draw = move |below: i64| chance.up_to(below - 1);
+        let mut record = Record { id: "i".into(), account: Some("ann".into()), ..Record::default() };
+        for text in record.texts() {
+            *text = (draw(2) > 0).then(|| String::from_utf8(alloc::vec![b'a'; draw(300) as usize]).unwrap());
+        }
+        for time in record.times() {
+            *time = (draw(2) > 0).then(|| draw(i64::MAX) - draw(i64::MAX));
+        }
+        for count in record.counts() {
+            *count = draw(1 << 32) as u32;
+        }
+        for flag in record.flags() {
+            *flag = draw(2) > 0;
+        }
+        record.url = "https://shop.example/é".into();
+        record.print = [draw(256) as u8; 32];
+        record.payload.headers =
+            (0..draw(4)).map(|at| ("n".into(), String::from(char::from(b'a' + at as u8)))).collect();
+        record.payload.body = (draw(2) > 0).then(|| alloc::vec![7; draw(1000) as usize]);
+        record.trust = TRUSTS[draw(3) as usize];
+        record.state = State::ALL[draw(11) as usize];
+        record.step = STEPS[draw(3) as usize];
+        record.created_at = draw(i64::MAX);
+        record.pause = (draw(2) > 0).then(|| Pause { until: -draw(i64::MAX), length: draw(99) });
+        record.lease = record.pause.map(|pause| Lease { owner: "o".into(), pause });
+        record.effect = EFFECTS.get(draw(4) as usize).copied();
+        record.error = (draw(2) > 0).then(|| LastError {
+            cause: if draw(2) > 0 { CAUSES[1 + draw(7) as usize] } else { Cause::Code(*Code::ALL.last().unwrap()) },
+            status: draw(1000) as u16,
+            request_id: (draw(2) > 0).then(|| "r".into()),
+        });
+        record.response = (draw(2) > 0).then(|| Response {
+            status: draw(1000) as u16,
+            headers: record.payload.headers.clone(),
+            body: record.payload.body.clone().filter(|body| body.len() as u64 <= record.keep_response.into()),
+            replayed: draw(2) > 0,
+        });
+        record
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_reads_back_as_it_was(seed: [u8; 32]) {
+            let mut record = any(seed);
+            prop_assert_eq!(read(&record.stored(3)), Some(record));
+        }
+
+        #[test]
+        fn what_was_cut_off_is_not_half_a_record(seed: [u8; 32], cut: prop::sample::Index) {
+            let mut stored = any(seed).stored(3);
+            stored.data.truncate(cut.index(stored.data.len()));
+            prop_assert_eq!(read(&stored), None);
+        }
+
+        #[test]
+        fn no_bytes_break_the_reader(data: Vec<u8>) {
+            let (id, format) = (String::new(), FORMAT);
+            read(&StoredRecord { id, account: None, revision: 1, format, data });
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::record::Millis;
 use crate::select::Significant;
 
 /// The engine's settings.
@@ -60,14 +61,14 @@ pub struct Operation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retry {
     /// How long one exchange may take; 60 s.
-    pub attempt_timeout_ms: Option<u32>,
+    pub attempt_timeout_ms: Option<Millis>,
     /// How long after its first delivery an intent is delivered again by itself; 5 d, and never longer than the
     /// server's contract says.
-    pub budget_ms: Option<u64>,
+    pub budget_ms: Option<Millis>,
     /// The first pause; 1 s.
-    pub base_delay_ms: Option<u32>,
+    pub base_delay_ms: Option<Millis>,
     /// The longest pause; 5 min.
-    pub max_delay_ms: Option<u32>,
+    pub max_delay_ms: Option<Millis>,
 }
 
 /// What counts as an outcome.

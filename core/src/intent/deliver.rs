@@ -7,9 +7,10 @@ use alloc::vec::Vec;
 use super::action::{Action, Rejection, Request};
 use super::address::Address;
 use super::config::{RequestId, Trust};
-use super::engine::{About, Attempt, Busy, Engine, Exchange, GRACE, Heard, Held, LOOK_AGAIN, Op};
+use super::engine::{Engine, LOOK_AGAIN};
 use super::event::{Answer, Failure};
 use super::heard::{self, Terms};
+use super::held::{About, Attempt, Busy, Exchange, GRACE, Heard, Held, Op};
 use super::proof::{self, On};
 use super::record::{Millis, Pause, Record};
 use super::servers::Server;
@@ -48,13 +49,11 @@ impl Engine {
                 if self.held[at].attempt == Attempt::Idle {
                     note(self.due(&self.held[at]).unwrap_or(due));
                 }
-            } else if held.unsaved && held.record.state.is_settled() {
+            } else if let Some(op) = self.tidies(held) {
                 match held.hold.map(|hold| hold.ends(self.now)) {
                     Some(later) if later > self.now => note(later),
-                    _ => self.push(at, Op::Save),
+                    _ => self.push(at, op),
                 }
-            } else if self.is_over(held) {
-                self.push(at, Op::Erase);
             }
         }
         self.held.retain(|held| !held.dropped);
@@ -121,6 +120,9 @@ impl Engine {
         if held.dropped || held.revision.is_none() || !matches!(held.busy, Busy::Free) || !held.inbox.is_empty() {
             return;
         }
+        if held.hold.is_some_and(|hold| hold.ends(self.now) > self.now) {
+            return;
+        }
         let free = match self.find(first).map(|at| &self.held[at]) {
             None => Some(true),
             Some(first) if !first.inbox.is_empty() || !matches!(first.busy, Busy::Free) => None,
@@ -137,25 +139,17 @@ impl Engine {
         }
     }
 
-    /// Nothing of it is needed any more.
-    fn is_over(&self, held: &Held) -> bool {
-        let Some(settled_at) = held.record.settled_at.filter(|_| held.revision.is_some()) else { return false };
+    /// What is still to be done about a settled intent: to keep what the store could not take, or to erase what
+    /// nobody needs any more.
+    fn tidies(&self, held: &Held) -> Option<Op> {
+        let settled_at = held.record.settled_at?;
+        if held.unsaved {
+            return Some(Op::Save);
+        }
         let age = self.now.saturating_sub(settled_at);
         let settled = self.held.iter().filter(|held| held.record.settled_at.is_some() && !held.dropped);
-        held.record.taken && age >= KEEP_TAKEN || settled.count() > MAX_SETTLED && held.record.state.is_settled()
-    }
-
-    /// Calls whose patience is over.
-    fn impatient(&mut self) -> Vec<(u32, String)> {
-        let now = self.now;
-        let over = |patience: Option<Pause>| patience.is_some_and(|patience| patience.ends(now) <= now);
-        let given_up = self.calls.iter().filter(|call| over(call.patience)).map(|call| (call.call, call.id.clone()));
-        let given_up = given_up.collect();
-        self.calls.retain(|call| !over(call.patience));
-        for patience in self.calls.iter_mut().filter_map(|call| call.patience.as_mut()) {
-            patience.seen(now);
-        }
-        given_up
+        let over = held.record.taken && age >= KEEP_TAKEN || settled.count() > MAX_SETTLED;
+        (over && held.revision.is_some()).then_some(Op::Erase)
     }
 
     /// Asks who is signed in from time to time, while there is something that waits for somebody else.
@@ -188,7 +182,7 @@ impl Engine {
         self.held[at].attempt = Attempt::Out;
         let about = About::Intent(id.clone(), on);
         self.exchanges.push(Exchange { number, about, asked_at: self.now });
-        self.actions.push(Action::Fetch { exchange: number, id: Some(id), request, timeout_ms });
+        self.actions.push(Action::Fetch { exchange: number, id: Some(id), request, timeout_ms: timeout_ms as u32 });
     }
 
     fn request(&mut self, at: usize, on: On) -> Request {
@@ -265,8 +259,7 @@ impl Engine {
             Err(failure) => Heard::Failure(failure),
             Ok(answer) => {
                 let record = &self.held[at].record;
-                let (account, patience) =
-                    (record.account.clone(), Millis::from(record.retry.attempt_timeout()) + GRACE);
+                let (account, patience) = (record.account.clone(), record.retry.attempt_timeout() + GRACE);
                 let finding = proof::find(on, &answer, self.kind_of(record));
                 let url = record.url.clone();
                 let now = self.now;
@@ -327,7 +320,7 @@ impl Engine {
             credentials: Some("omit".into()),
         };
         self.exchanges.push(Exchange { number, about, asked_at: now });
-        self.actions.push(Action::Fetch { exchange: number, id: None, request, timeout_ms });
+        self.actions.push(Action::Fetch { exchange: number, id: None, request, timeout_ms: timeout_ms as u32 });
     }
 
     fn kind_of(&self, record: &Record) -> proof::Server {

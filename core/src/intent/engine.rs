@@ -1,15 +1,15 @@
 //! The state machine: one event in, actions out.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 
 use super::action::{Action, Rejection, Turn};
+use super::calls::Call;
 use super::chance::Chance;
 use super::config::Config;
-use super::event::{Answer, Event, Failure, NotPrepared, Submit, Until, Written};
-use super::proof::{Finding, On};
+use super::event::{Event, NotPrepared, Written};
+use super::held::{Attempt, Busy, Exchange, Farewell, Held, Op};
 use super::record::{Millis, Pause, Record};
 use super::servers::Server;
 use super::state::{State, View, WaitingFor};
@@ -19,8 +19,6 @@ use crate::select::{Profile, SelectError};
 pub(super) const LOOK_AGAIN: Millis = 5_000;
 /// How long the store is taken to be as it was read, while nobody tells of a change.
 const READ_AGAIN: Millis = 300_000;
-/// A lease outlives the exchange it is for by this much: the time for two writes and a slow page.
-pub(super) const GRACE: Millis = 15_000;
 
 /// All intents of one page or worker.
 pub struct Engine {
@@ -57,107 +55,6 @@ pub struct Engine {
     pub(super) actions: Vec<Action>,
     wake: Option<Pause>,
     counter: u32,
-}
-
-/// An intent in memory.
-pub(super) struct Held {
-    /// As it is stored, or as it would be if the store had not failed.
-    pub(super) record: Record,
-    pub(super) revision: Option<u64>,
-    pub(super) busy: Busy,
-    /// What happened since, oldest first.
-    pub(super) inbox: Vec<Op>,
-    pub(super) attempt: Attempt,
-    /// Not before this ends, whatever the record says: a lock was taken, or the store failed.
-    pub(super) hold: Option<Pause>,
-    /// Due now, whatever the record's pause says.
-    pub(super) hurry: bool,
-    /// How much longer the lock or lease of somebody else is obeyed, told by looking and not by any clock.
-    pub(super) lease_left: Millis,
-    /// It could not be stored.
-    pub(super) unsaved: bool,
-    pub(super) refreshing: bool,
-    /// Written while the store was being read: what was read may be older.
-    pub(super) fresh: bool,
-    /// Nothing is left of it.
-    pub(super) dropped: bool,
-}
-
-/// Whether the record may be changed now.
-pub(super) enum Busy {
-    Free,
-    /// This is being written for that; nothing: erased.
-    Writing(u32, Option<Box<Record>>, Op),
-    /// The stored record is another one; it is being read.
-    Rereading,
-}
-
-/// How far an exchange has come.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attempt {
-    Idle,
-    /// Lock, headers and account were asked for.
-    Preparing,
-    /// The lock is held.
-    Locked,
-    /// The request is out, and the lock is held.
-    Out,
-}
-
-/// What happens to one intent.
-pub(super) enum Op {
-    Create,
-    Replace(Box<Submit>),
-    Claim,
-    Threw,
-    Heard(Exchange, Heard),
-    Take,
-    Save,
-    /// The intent before it in the slot will not happen, or did.
-    Unblock(bool),
-    Resume(Option<u32>, bool),
-    Cancel(Option<u32>),
-    Dismiss(u32, bool),
-    Forget,
-    Erase,
-}
-
-/// A request that is out.
-#[derive(Clone)]
-pub(super) struct Exchange {
-    pub(super) number: u32,
-    pub(super) about: About,
-    pub(super) asked_at: Millis,
-}
-
-#[derive(Clone)]
-pub(super) enum About {
-    Intent(String, On),
-    /// The contract of this origin.
-    Contract(String),
-}
-
-/// What came of an exchange.
-pub(super) enum Heard {
-    Answer(Box<Answer>, Finding),
-    Failure(Failure),
-}
-
-/// A promise that waits for an intent.
-pub(super) struct Call {
-    pub(super) call: u32,
-    pub(super) id: String,
-    pub(super) joined: bool,
-    pub(super) until: Until,
-    pub(super) patience: Option<Pause>,
-}
-
-/// A promise of `signOut`.
-pub(super) struct Farewell {
-    pub(super) call: u32,
-    pub(super) unresolved: Vec<String>,
-    pub(super) open: Vec<String>,
-    pub(super) failed: bool,
 }
 
 impl Engine {
@@ -384,16 +281,6 @@ impl Engine {
         }
     }
 
-    fn wait(&mut self, call: u32, id: String) {
-        match self.find(&id).filter(|at| self.is_shown(&self.held[*at])) {
-            Some(at) => {
-                self.calls.push(Call { call, id, joined: false, until: Until::Outcome, patience: None });
-                self.answer_calls(at);
-            }
-            None => self.reject(call, Rejection::InvalidOption, Some(id)),
-        }
-    }
-
     /// Something happened to an intent. It is looked at when everything before it has been.
     pub(super) fn push(&mut self, at: usize, op: Op) {
         self.held[at].inbox.push(op);
@@ -406,44 +293,6 @@ impl Engine {
             self.run(at, op);
         }
         self.answer_calls(at);
-    }
-
-    /// Settles the promises that an intent has kept.
-    pub(super) fn answer_calls(&mut self, at: usize) {
-        let held = &self.held[at];
-        let quiet = matches!(held.busy, Busy::Free) && held.inbox.is_empty();
-        if held.record.forgotten {
-            return self.give_up_calls(&held.record.id.clone());
-        }
-        // Whoever is signed in now hears nothing of what somebody else did; the promise is kept when that one is back.
-        if !self.is_shown(held) {
-            return;
-        }
-        let (id, state, taken) = (held.record.id.clone(), held.record.state, held.record.taken);
-        let mut told = false;
-        let mut left = Vec::new();
-        for waiting in mem::take(&mut self.calls) {
-            let Call { call, joined, .. } = waiting;
-            if waiting.id != id {
-                left.push(waiting);
-            } else if waiting.until == Until::Durable {
-                self.actions.push(Action::Accepted { call, id: id.clone(), joined });
-            } else if quiet && state.is_outcome() {
-                told = true;
-                self.actions.push(Action::Resolved { call, id: id.clone(), joined });
-            } else {
-                left.push(waiting);
-            }
-        }
-        self.calls = left;
-        if told && state.is_settled() && !taken {
-            self.push(at, Op::Take);
-        }
-    }
-
-    /// Whether a call waits for the outcome of an intent.
-    pub(super) fn is_awaited(&self, id: &str) -> bool {
-        self.calls.iter().any(|waiting| waiting.id == id && waiting.until != Until::Durable)
     }
 
     /// Asks for the store's records, unless it has been asked already.
@@ -470,26 +319,6 @@ impl Engine {
     }
 }
 
-impl Held {
-    pub(super) fn new(record: Record, revision: Option<u64>) -> Self {
-        Self {
-            lease_left: Millis::from(record.retry.attempt_timeout()) + GRACE,
-            record,
-            revision,
-            busy: Busy::Free,
-            inbox: Vec::new(),
-            attempt: Attempt::Idle,
-            hold: None,
-            hurry: false,
-            unsaved: false,
-            refreshing: false,
-            fresh: false,
-            dropped: false,
-        }
-    }
-}
-
-/// Where a write's result belongs is told by its number.
 impl Engine {
     fn written(&mut self, write: u32, result: Written) {
         if self.canary_write == Some(write) {
@@ -532,16 +361,5 @@ impl Engine {
         }
         self.give_up_calls(&id);
         self.actions.push(Action::Gone { id });
-    }
-
-    /// Nothing will be heard of an intent any more.
-    fn give_up_calls(&mut self, id: &str) {
-        for waiting in mem::take(&mut self.calls) {
-            if waiting.id == id {
-                self.reject(waiting.call, Rejection::Closed, None);
-            } else {
-                self.calls.push(waiting);
-            }
-        }
     }
 }

@@ -3,8 +3,8 @@
 use super::chance::Chance;
 use super::config::Trust;
 use super::date;
-use super::engine::{About, Exchange, Heard};
 use super::event::{Answer, Failure};
+use super::held::{About, Exchange, Heard};
 use super::proof::{Cause, Finding, On, Proof};
 use super::record::{LastError, Millis, Pause, Record, Response, Step};
 use super::state::{Effect, State};
@@ -98,11 +98,13 @@ impl Change<'_> {
     fn answer(&mut self, answer: &Answer, finding: &Finding) {
         let server_now = self.now.saturating_add(self.next.offset.unwrap_or(0));
         self.floor = answer.header("retry-after").and_then(|text| date::retry_after(text, server_now));
-        let delivered = self.on == On::Delivery;
         if self.on != On::Status {
             self.next.hidden = answer.status == 0;
         }
         self.credit(answer, finding);
+        // Whoever says any of this knows of a delivery that ran or runs, and may forget it later.
+        let known = [Word::InProgress, Word::Uncertain, Word::Completed, Word::Failed].map(Some);
+        self.next.ambiguous |= known.contains(&finding.word) || finding.proof == Proof::Uncertain;
         match finding.proof {
             Proof::Ended => self.ended(finding, Some(answer.status), Some(response(answer, answer.status, true))),
             Proof::EndedBefore => {
@@ -131,9 +133,6 @@ impl Change<'_> {
             Proof::OtherActor if core::mem::replace(&mut self.next.other_actor, true) => self.unknown(),
             Proof::OtherActor => self.park(State::NeedsAuth),
             Proof::Again => {
-                if delivered && finding.word == Some(Word::InProgress) {
-                    self.next.ambiguous = true;
-                }
                 if finding.word == Some(Word::InProgress) {
                     self.next.state = State::Waiting;
                 }
@@ -148,7 +147,8 @@ impl Change<'_> {
             // 404 `none` says that a record would be there, but only of methods that are covered without being named.
             Proof::Free if finding.word == Some(Word::None) && !self.next.covered => self.unknown(),
             Proof::Free => {
-                self.next.ambiguous = false;
+                // No record: none yet, or none any more. Only the first means that nothing ran.
+                self.next.ambiguous &= finding.word == Some(Word::None) && !self.remembers(finding);
                 match self.floor {
                     Some(_) => self.later(Step::Deliver),
                     None => self.at_once(Step::Deliver),
@@ -199,7 +199,7 @@ impl Change<'_> {
     }
 
     fn blame(&mut self, cause: Cause, answer: Option<&Answer>) {
-        let status = answer.map(|answer| answer.status);
+        let status = answer.map_or(0, |answer| answer.status);
         let request_id = answer.and_then(|answer| answer.header("x-request-id")).map(Into::into);
         self.next.error = Some(LastError { cause, status, request_id });
     }
@@ -236,12 +236,8 @@ impl Change<'_> {
     /// every delivery was refused, or the first byte left less than `remember` ago, by the server's own clock, and a
     /// run would be remembered.
     fn expired(&mut self, finding: &Finding) {
+        let nothing_ran = !self.next.ambiguous || self.remembers(finding);
         let next = &mut *self.next;
-        let remembered = match (next.server_before, finding.server_time, next.remember) {
-            (Some(before), Some(time), Some(remember)) => (0..remember).contains(&time.saturating_sub(before)),
-            _ => false,
-        };
-        let nothing_ran = !next.ambiguous || remembered;
         if nothing_ran && next.closing {
             next.settle(State::Cancelled, Effect::No, self.now);
         } else if nothing_ran && (1..MAX_KEYS).contains(&next.minted) {
@@ -250,6 +246,14 @@ impl Change<'_> {
         } else {
             self.next.closing = false;
             self.park(State::Expired);
+        }
+    }
+
+    /// Whether the server would still remember a run, by its own clock: the first byte left less than `remember` ago.
+    fn remembers(&self, finding: &Finding) -> bool {
+        match (self.next.server_before, finding.server_time, self.next.remember) {
+            (Some(before), Some(time), Some(remember)) => (0..remember).contains(&time.saturating_sub(before)),
+            _ => false,
         }
     }
 

@@ -10,11 +10,11 @@
 //! |---|---|---|---|---|
 //! | – | submit | an equal one is unresolved, or ended within the last second | as it is | the call joins it |
 //! | – | submit | its slot holds another payload that was never sent | queued | takes over the payload |
-//! | – | submit | its slot holds another payload that may have been sent | queued | closes that one's key first |
+//! | – | submit | its slot holds another payload that may have been sent | queued | closes that one's key first; a conflict if it cannot be closed |
 //! | – | submit | else | queued | durable before the call hears of it |
 //! | queued, waiting, unknown | due | lock and lease are free, its account is signed in | sending | key, lease and number of the delivery are durable before the first byte |
-//! | sending | no whole answer | covered, or the application vouches for the server | waiting | same key again after a pause |
-//! | sending | no whole answer | else | waiting | the status route is asked first |
+//! | sending | no whole answer, or the page is gone | covered, or the application vouches for the server | waiting | same key again after a pause |
+//! | sending | no whole answer, or the page is gone | else | waiting | the status route is asked first |
 //! | sending | `fetch` was not called | first delivery | queued | never sent |
 //! | sending | answer | ended | done, failed | durable before it is shown |
 //! | sending | answer | refused, and it was the only delivery | failed | nothing happened |
@@ -52,6 +52,10 @@
 //! it a delivery until after the one that says what it brought. A lease by somebody else is obeyed until it ends, but
 //! where locks end with their page a free lock ends it at once.
 //!
+//! Where records vanish although nobody erased them, told by one that is never erased, the store was emptied behind the
+//! page's back, and what is unresolved is written again. Dismissed intents leave an empty record for a day, so that no
+//! tab that still knows them takes them for lost.
+//!
 //! # The border
 //!
 //! The shell performs actions and reports events; no status, code or header has a meaning there. For the glue:
@@ -60,19 +64,28 @@
 //!   small array. [`Config`] is built once.
 //! * [`Engine::step`] is called for each event with the wall clock, and the actions are begun in their order before the
 //!   next event. It never blocks, and no event has to be told at a certain time.
+//! * At the start the shell calls `account()` and tells [`Event::Account`]; the first step asks for [`Action::Read`].
+//!   After `signOut` nobody is signed in until it tells it again; [`Action::WhoIsIt`] asks where something waits for
+//!   that.
 //! * Promises are numbers: the shell picks `call`, keeps the two functions of the promise, and settles it by
-//!   [`Action::Accepted`], [`Action::Resolved`], [`Action::Done`] or [`Action::Rejected`], one for each call.
+//!   [`Action::Accepted`], [`Action::Resolved`], [`Action::Done`] or [`Action::Rejected`], one for each call. A call
+//!   that was [`Event::Aborted`] may still be named by one of them, to which nobody listens then.
 //! * Views come as JSON ([`View::to_json`]), which the shell parses and freezes, and the body of the response as bytes
-//!   beside. [`Action::Changed`] says whose view to replace. [`Engine::ids`] gives the outbox in its order: what
-//!   belongs to the account that is signed in.
+//!   beside. [`Action::Changed`] says whose view to replace, [`Action::Gone`] whose to drop. [`Engine::ids`] gives the
+//!   outbox in its order: what belongs to the account that is signed in.
 //! * Whether `fetch` makes an intent of a request is asked before its body is read: [`Engine::covers`].
-//! * Bodies are bytes by then; their content type, a boundary included, stands in the headers.
+//! * Bodies are bytes by then; their content type, a boundary included, stands in the headers. Names of an answer's
+//!   headers are in lower case, as `Headers` gives them.
+//! * [`Action::Release`] ends a lock before a [`Action::Prepare`] behind it asks for the same one, or that one waits
+//!   for nothing. Exchanges without an intent need neither lock nor headers.
+//! * [`Action::Write`] comes once more than there are intents: the record that is never erased is one like the others.
 //! * The seed is 32 bytes of `getRandomValues`, drawn for each engine: keys come of it.
-//! * One engine for each page or worker. When a page comes back from the cache, or its connection to the store was
-//!   reopened: [`Event::Tick`] and [`Action::Read`]'s answer are all it needs.
+//! * One engine for each page or worker. When a page becomes visible, comes back from the cache, or its connection to
+//!   the store was reopened, [`Event::Tick`] is all it needs.
 
 pub mod action;
 mod address;
+mod calls;
 mod chance;
 mod codec;
 pub mod config;
@@ -81,6 +94,7 @@ mod deliver;
 mod engine;
 pub mod event;
 mod heard;
+mod held;
 pub mod proof;
 mod record;
 mod run;

@@ -286,7 +286,7 @@ fn row(on: On, code: Option<Code>, word: Option<Word>, answer: &Answer, server: 
         row.on.contains(&on)
             && (row.codes.is_empty() || code.is_some_and(|code| row.codes.contains(&code)))
             && match row.says {
-                Says::Anything => row.codes.len() > 0 || word.is_none(),
+                Says::Anything => !row.codes.is_empty() || word.is_none(),
                 Says::Word(said) => word == Some(said),
                 Says::Something => word.is_some(),
             }

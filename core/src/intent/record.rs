@@ -22,7 +22,7 @@ pub struct StoredRecord {
     pub revision: u64,
     /// The format of `data`.
     pub format: u32,
-    /// See [`codec`](super::codec).
+    /// The intent, in that format.
     pub data: Vec<u8>,
 }
 
@@ -48,9 +48,10 @@ pub(super) struct Payload {
 }
 
 /// What the next exchange is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Step {
     /// Send the request.
+    #[default]
     Deliver,
     /// Ask the status route how the key stands.
     Ask,
@@ -76,12 +77,13 @@ pub(super) struct Lease {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LastError {
     pub(super) cause: Cause,
-    pub(super) status: Option<u16>,
+    /// 0: there was no answer.
+    pub(super) status: u16,
     pub(super) request_id: Option<String>,
 }
 
 /// Everything about one intent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     // What it is.
     pub(super) id: String,
@@ -169,7 +171,7 @@ impl Record {
     }
 
     /// As the store gets it.
-    pub(super) fn stored(&self, revision: u64) -> StoredRecord {
+    pub(super) fn stored(&mut self, revision: u64) -> StoredRecord {
         StoredRecord {
             id: self.id.clone(),
             account: self.account.clone(),

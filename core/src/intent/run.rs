@@ -2,8 +2,9 @@
 
 use super::action::Rejection;
 use super::config::Trust;
-use super::engine::{Attempt, Engine, Farewell, GRACE, Op};
+use super::engine::Engine;
 use super::heard;
+use super::held::{Attempt, Farewell, GRACE, Op};
 use super::proof::{Cause, On};
 use super::record::{LastError, Lease, Millis, Pause, Payload, Record, Step};
 use super::state::{Effect, State};
@@ -84,7 +85,7 @@ impl Engine {
             Op::Threw => {
                 if !next.state.is_settled() {
                     next.failures = next.failures.saturating_add(1);
-                    next.error = Some(LastError { cause: Cause::Headers, status: None, request_id: None });
+                    next.error = Some(LastError { cause: Cause::Headers, status: 0, request_id: None });
                     let length = next.retry.pause(next.failures, None, &mut self.chance);
                     next.pause = Some(Pause::new(now, length));
                     self.write(at, next, op);
@@ -177,7 +178,7 @@ impl Engine {
                 next.step = Step::Ask;
             }
         }
-        let length = Millis::from(next.retry.attempt_timeout()) + GRACE;
+        let length = next.retry.attempt_timeout() + GRACE;
         next.lease = Some(Lease { owner: self.owner.clone(), pause: Pause::new(now, length) });
         next.pause = None;
         if next.step == Step::Deliver {

@@ -19,7 +19,9 @@ const MAX_FLOOR: Millis = 24 * 3_600_000;
 /// Beyond this power of two every bound is at its greatest.
 const MAX_DOUBLINGS: u32 = 30;
 /// Longer settings are mistakes, and sums of them would overflow.
-const MAX_BUDGET: u64 = 10 * 365 * 86_400_000;
+const MAX_BUDGET: Millis = 10 * 365 * 86_400_000;
+/// An hour: neither a request nor a pause lasts longer, and either fits a timer.
+const MAX_STEP: Millis = 3_600_000;
 
 impl Retry {
     /// What this says, else what `other` says.
@@ -32,20 +34,20 @@ impl Retry {
         }
     }
 
-    pub(super) fn attempt_timeout(self) -> u32 {
-        self.attempt_timeout_ms.unwrap_or(60_000).max(1)
+    pub(super) fn attempt_timeout(self) -> Millis {
+        self.attempt_timeout_ms.unwrap_or(60_000).clamp(1, MAX_STEP)
     }
 
     pub(super) fn budget(self) -> Millis {
-        self.budget_ms.unwrap_or(5 * 86_400_000).min(MAX_BUDGET) as Millis
+        self.budget_ms.unwrap_or(5 * 86_400_000).clamp(0, MAX_BUDGET)
     }
 
     fn base_delay(self) -> Millis {
-        self.base_delay_ms.unwrap_or(1_000).max(1).into()
+        self.base_delay_ms.unwrap_or(1_000).clamp(1, MAX_STEP)
     }
 
     pub(super) fn max_delay(self) -> Millis {
-        Millis::from(self.max_delay_ms.unwrap_or(300_000)).max(self.base_delay())
+        self.max_delay_ms.unwrap_or(300_000).clamp(self.base_delay(), MAX_STEP)
     }
 
     /// The pause after so many failures in a row.
@@ -84,7 +86,7 @@ mod tests {
         #[test]
         fn pauses_stay_within_their_bounds(
             failures in 0..u32::MAX, floor in proptest::option::of(0..Millis::MAX), seed: [u8; 32],
-            base in 0..u32::MAX, max in 0..u32::MAX,
+            base: i64, max: i64,
         ) {
             let retry = Retry { base_delay_ms: Some(base), max_delay_ms: Some(max), ..Retry::default() };
             let pause = retry.pause(failures, floor, &mut Chance::new(seed));

@@ -5,9 +5,10 @@ use alloc::string::String;
 use super::record::{Record, Response};
 
 /// The states of an intent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
     /// Kept, and no byte of it has left.
+    #[default]
     Queued,
     /// A delivery is under way.
     Sending,

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use super::action::{Action, Rejection, Turn};
 use super::codec;
-use super::engine::{Attempt, Busy, Call, Engine, GRACE, Held, Op};
-use super::event::Until;
+use super::engine::Engine;
+use super::held::{Attempt, Busy, GRACE, Held, Op};
 use super::record::{Millis, Pause, Record, StoredRecord};
 use super::state::State;
 
@@ -96,12 +96,6 @@ impl Engine {
         }
     }
 
-    /// A promise that waits for the outcome from now on.
-    pub(super) fn await_outcome(&mut self, at: usize, call: u32) {
-        let id = self.held[at].record.id.clone();
-        self.calls.push(Call { call, id, joined: false, until: Until::Outcome, patience: None });
-    }
-
     pub(super) fn release(&mut self, at: usize) {
         let held = &mut self.held[at];
         if matches!(held.attempt, Attempt::Locked | Attempt::Out) {
@@ -138,12 +132,24 @@ impl Engine {
                 None => self.log("unreadable", Some(&stored.id)),
             }
         }
-        self.held.sort_by(|a, b| (a.record.created_at, &a.record.id).cmp(&(b.record.created_at, &b.record.id)));
+        self.sort();
         for at in 0..self.held.len() {
             self.advance(at);
         }
         if core::mem::take(&mut self.read_again) {
             self.read();
+        }
+    }
+
+    /// By age. Most stand right already, so the plainest way is fast, and it is the smallest, too.
+    fn sort(&mut self) {
+        let age = |held: &Held| (held.record.created_at, held.record.id.clone());
+        for end in 1..self.held.len() {
+            let mut at = end;
+            while at > 0 && age(&self.held[at - 1]) > age(&self.held[at]) {
+                self.held.swap(at - 1, at);
+                at -= 1;
+            }
         }
     }
 
@@ -157,7 +163,7 @@ impl Engine {
     /// How long somebody else's lock or lease is obeyed from now on. A clock that stepped since the lease was written
     /// must not end it, so its moment counts only where a page begins and has no lock to tell whether the holder lives.
     fn lease_left(&self, record: &Record, first: bool) -> Millis {
-        let whole = Millis::from(record.retry.attempt_timeout()) + GRACE;
+        let whole = record.retry.attempt_timeout() + GRACE;
         match &record.lease {
             Some(lease) if first && !self.config.locks => {
                 lease.pause.ends(self.now).saturating_sub(self.now).clamp(0, whole)

@@ -5,10 +5,12 @@ use alloc::string::{String, ToString};
 
 use super::action::Rejection;
 use super::address::{Address, belongs};
+use super::calls::Call;
 use super::config::{Duplicates, Operation};
-use super::engine::{Call, Engine, Held, Op};
+use super::engine::Engine;
 use super::event::{Submit, Until};
-use super::record::{Millis, Pause, Payload, Record, Step};
+use super::held::{Held, Op};
+use super::record::{Millis, Pause, Payload, Record};
 use super::state::State;
 use crate::fingerprint::{Payload as Printed, fingerprint};
 use crate::key::Key;
@@ -216,37 +218,10 @@ impl Engine {
             trust: operation.map(|operation| operation.receipt).unwrap_or_default(),
             retry,
             keep_response: operation.and_then(|operation| operation.keep_response).unwrap_or(KEEP_RESPONSE),
-            state: State::Queued,
             created_at: self.now,
-            updated_at: self.now,
             key: submit.key.clone(),
-            first_sent_at: None,
-            server_before: None,
-            offset: None,
-            deadline: None,
-            deliveries: 0,
-            ambiguous: false,
-            failures: 0,
-            unreceipted: 0,
-            step: Step::Deliver,
-            pause: None,
-            lease: None,
-            closing: false,
-            after: None,
             covered: self.held.iter().any(covered),
-            hidden: false,
-            refused_auth: 0,
-            other_actor: false,
-            minted: 0,
-            actor: None,
-            status_url: None,
-            remember: None,
-            error: None,
-            effect: None,
-            settled_at: None,
-            taken: false,
-            forgotten: false,
-            response: None,
+            ..Record::default()
         };
         Ok((record, operation.map(|operation| operation.duplicates).unwrap_or_default()))
     }

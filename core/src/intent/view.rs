@@ -105,8 +105,8 @@ pub(super) fn json(view: &View<'_>) -> String {
     if let Some(error) = &record.error {
         object.open("lastError");
         object.text("code", cause(error.cause));
-        if let Some(status) = error.status {
-            object.number("status", i64::from(status));
+        if error.status > 0 {
+            object.number("status", i64::from(error.status));
         }
         object.maybe("requestId", error.request_id.as_deref());
         object.close();

@@ -47,7 +47,8 @@ impl Segment {
             return Some(Self::Each);
         }
         let name = unescape(text)?;
-        let index = name.parse().ok().filter(|index: &usize| index.to_string() == name);
+        let digits = name.bytes().all(|byte| byte.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
+        let index = name.parse().ok().filter(|_| digits);
         Some(Self::Named { name, index })
     }
 
@@ -62,17 +63,17 @@ impl Segment {
 
 fn unescape(segment: &str) -> Option<String> {
     let mut name = String::with_capacity(segment.len());
-    let mut rest = segment;
-    while let Some(at) = rest.find('~') {
-        name.push_str(&rest[..at]);
-        name.push(match rest.as_bytes().get(at + 1) {
-            Some(b'0') => '~',
-            Some(b'1') => '/',
+    let mut parts = segment.split('~');
+    name.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let (escaped, rest) = match (part.strip_prefix('0'), part.strip_prefix('1')) {
+            (Some(rest), _) => ('~', rest),
+            (_, Some(rest)) => ('/', rest),
             _ => return None,
-        });
-        rest = &rest[at + 2..];
+        };
+        name.push(escaped);
+        name.push_str(rest);
     }
-    name.push_str(rest);
     Some(name)
 }
 

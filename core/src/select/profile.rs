@@ -163,16 +163,22 @@ fn pointers(texts: Vec<String>) -> Result<Vec<Pointer>, SelectError> {
     texts.iter().map(|text| Pointer::parse(text)).collect()
 }
 
-fn sorted(mut texts: Vec<String>) -> Vec<String> {
-    texts.sort_unstable();
-    texts.dedup();
-    texts
+/// In order, each once. A list has 64 entries at most, and clients would rather do without a sorting algorithm.
+fn sorted(texts: Vec<String>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::with_capacity(texts.len());
+    for text in texts {
+        if let Err(at) = kept.binary_search(&text) {
+            kept.insert(at, text);
+        }
+    }
+    kept
 }
 
 fn push_string(text: &mut String, item: &str) {
     let mut bytes = Vec::with_capacity(item.len() + 2);
     crate::json::write_string(item, &mut bytes);
-    text.push_str(&String::from_utf8_lossy(&bytes));
+    // A text, escaped.
+    text.push_str(core::str::from_utf8(&bytes).unwrap_or_default());
 }
 
 fn strings(value: Value<'_>) -> Vec<String> {

@@ -45,7 +45,7 @@ fn every_delivery_has_the_same_key_and_another_id() {
 fn a_queue_may_be_as_old_as_it_likes() {
     let mut bench = Bench::new(Trust::Auto);
     bench.step(Event::Online(false));
-    bench.config.operations[0].retry.max_delay_ms = Some(u32::MAX);
+    bench.config.operations[0].retry.max_delay_ms = Some(i64::MAX);
     bench.submit(Bench::order(1, TEA));
     bench.wake = None;
     bench.now += 90 * DAY;
@@ -100,6 +100,30 @@ fn a_key_that_expired_after_an_answer_was_lost_is_for_a_person() {
     let second = bench.answer(completed());
     assert_ne!(key(&first), key(&second), "at the person's risk");
     assert_eq!(bench.only().state(), State::Done);
+}
+
+#[test]
+fn no_record_may_be_one_that_was_forgotten() {
+    let mut bench = Bench::new(Trust::Auto);
+    bench.submit(Bench::order(1, TEA));
+    bench.lose(Failure::Network);
+    bench.now += 40 * DAY;
+    bench.reload();
+    assert_eq!(bench.answer(none()).method, "GET");
+    assert_eq!(bench.answer(expired(START + 40 * DAY)).method, "POST");
+    assert_eq!(bench.only().state(), State::Expired);
+}
+
+#[test]
+fn what_was_uncertain_and_is_forgotten_gets_no_new_key() {
+    let mut bench = Bench::new(Trust::Auto);
+    bench.submit(Bench::order(1, TEA));
+    bench.answer(problem(Code::UpstreamTimeout, None, ""));
+    bench.now += 40 * DAY;
+    bench.reload();
+    assert_eq!(bench.answer(none()).method, "GET");
+    assert_eq!(bench.answer(expired(START + 40 * DAY)).method, "POST");
+    assert_eq!(bench.only().state(), State::Expired);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod calls;
 mod campaign;
 mod chance;
 mod deliveries;
+mod golden;
 mod server;
 mod table;
 mod world;

@@ -211,11 +211,9 @@ impl Server {
                 (ended(303), None)
             }
         };
-        if fate == 7 {
-            if let Some(answer) = &mut answer {
-                let after = chance.pick(&["2", "30", "999999999999", "Tue, 01 Dec 2099 00:00:00 GMT"]).to_string();
-                answer.headers.push(("retry-after".into(), after));
-            }
+        if let (7, Some(answer)) = (fate, &mut answer) {
+            let after = chance.pick(&["2", "30", "999999999999", "Tue, 01 Dec 2099 00:00:00 GMT"]).to_string();
+            answer.headers.push(("retry-after".into(), after));
         }
         let answer = answer.unwrap_or_else(|| ended_answer(&standing, false));
         self.keys.insert(key.into(), Entry { body, tag: tag(request), standing, ended_at: now });
@@ -274,7 +272,8 @@ impl Server {
 /// The time a v7 key carries.
 fn time(key: &str) -> Option<i64> {
     let key: Key = key.parse().ok()?;
-    key.time(samekey_core::Timestamp::from_millis(i64::MAX / 4), std::time::Duration::ZERO).map(|at| at.as_millis())
+    key.time(samekey_core::Timestamp::from_millis(i64::MAX / 4), std::time::Duration::ZERO)
+        .map(samekey_core::Timestamp::as_millis)
 }
 
 pub(crate) fn key(request: &Request) -> Option<String> {

@@ -158,6 +158,7 @@ impl World {
     }
 
     /// A history with a seed of its own is told as it goes.
+    #[allow(clippy::print_stderr, reason = "asked for by its seed")]
     pub(crate) fn note(&self, line: impl FnOnce() -> String) {
         if self.told {
             eprintln!("{:>12} {}", self.now - 1_796_000_000_000, line());
@@ -400,11 +401,8 @@ impl World {
                 let mut answer = self.server.answer(&request, now, &mut self.chance);
                 let lost = self.chance.permille(faults.answer_lost);
                 let key = server::key(&request);
-                if let (Some(key), 410) = (key.filter(|_| !lost), answer.status) {
-                    if String::from_utf8_lossy(&answer.body).contains("key_expired") {
-                        self.expired.insert(key);
-                    }
-                }
+                let expired = String::from_utf8_lossy(&answer.body).contains("key_expired");
+                self.expired.extend(key.filter(|_| expired && !lost));
                 let shown = format!(
                     "{} {} -> {} {:?}",
                     request.method,
