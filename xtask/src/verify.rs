@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::run::{answers, cargo, must, must_keeping, target_dir};
-use crate::tools;
+use crate::{client, tools};
 
 /// Check the whole repository: format, lints, documentation, builds, tests.
 ///
@@ -58,6 +58,9 @@ const STEPS: &[Step] = &[
     ("licences and sources", licences),
     ("binary", binary),
     ("peers' packages", tools::peers),
+    ("npm package", client::package),
+    ("npm package, packed", client::packaging),
+    ("npm package, real server", client::against_the_server),
     ("tests", tests),
     ("documentation's examples", examples),
 ];
