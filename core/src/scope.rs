@@ -28,6 +28,11 @@ impl Actor {
         if self.0 == ANONYMOUS { "" } else { self.0.strip_prefix('*').unwrap_or(&self.0) }
     }
 
+    /// The actor whom the store's column `actor_id` names.
+    pub fn from_stored(stored: impl Into<String>) -> Self {
+        Self(stored.into())
+    }
+
     /// The form that the store's column `actor_id` holds.
     pub fn stored(&self) -> &str {
         &self.0
@@ -60,6 +65,7 @@ mod tests {
             let actor = Actor::new(odd);
             assert_ne!(actor, Actor::anonymous());
             assert_eq!(actor.as_str(), odd);
+            assert_eq!(Actor::from_stored(actor.stored()), actor);
         }
         assert_eq!(Actor::anonymous().as_str(), "");
         assert_ne!(Actor::new("*a"), Actor::new("**a"));

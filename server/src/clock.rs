@@ -65,6 +65,18 @@ impl Clock {
         self.moment().monotonic
     }
 
+    /// Until `duration` has passed on this clock's monotonic hand.
+    pub(crate) async fn sleep(&self, duration: Duration) {
+        let until = self.monotonic().saturating_add(duration);
+        loop {
+            let left = until.saturating_sub(self.monotonic());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(self.nap(left)).await;
+        }
+    }
+
     /// For how long to sleep in reality until `duration` passed on this clock, at most.
     pub(crate) fn nap(&self, duration: Duration) -> Duration {
         match self.0 {

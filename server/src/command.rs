@@ -9,13 +9,17 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use samekey_core::claim::{Reason, Record, Terminal};
 use samekey_core::fingerprint::{self as core, Payload};
 use samekey_core::receipt::Receipt;
 use samekey_core::select::{Profile, SelectError, Significant};
-use samekey_core::{Actor, Key};
+use samekey_core::{Actor, Keep, Key, Policy};
 use serde::Serialize;
 
+use crate::layer::answer;
 use crate::names;
+use crate::problem::stripe_would_repeat;
+use crate::store::StoredResponse;
 
 /// What a command asks for, in 32 bytes, and the profile it was taken under.
 #[derive(Clone)]
@@ -52,6 +56,11 @@ impl Fingerprint {
         let profile = Arc::new(Profile::new(None, significant.clone())?);
         let content_type = content_type.map(|kind| Bytes::copy_from_slice(kind.as_bytes()));
         Ok(Self::of(content_type.unwrap_or_default(), query.map(str::to_owned), Bytes::copy_from_slice(body), profile))
+    }
+
+    /// Where nothing is compared.
+    pub(crate) fn of_nothing() -> Self {
+        Self::of(Bytes::new(), None, Bytes::new(), Arc::new(Profile::default()))
     }
 
     fn of(content_type: Bytes, query: Option<String>, body: Bytes, profile: Arc<Profile>) -> Self {
@@ -141,6 +150,21 @@ impl Answer {
         self.result_id = Some(id.into());
         self
     }
+
+    /// As the end of a command: what the record holds of it, and what is kept beside.
+    pub(crate) fn terminal(&self, policy: &Policy) -> (Terminal, StoredResponse) {
+        let status = self.status.as_u16();
+        let keeps = policy.keep == Keep::Full && self.body.len() <= policy.max_response_bytes;
+        let terminal = Terminal {
+            status: Some(status),
+            reason: (!(200..500).contains(&status)).then_some(Reason::ServerError),
+            result_id: self.result_id.clone().or_else(|| answer::result_id(&self.headers, Some(&self.body), policy)),
+            has_response: keeps,
+        };
+        // Without its body an answer keeps its headers: `Location` goes with `response_not_stored`.
+        let body = if keeps { self.body.clone() } else { Bytes::new() };
+        (terminal, answer::stored_of(&self.headers, &body, policy))
+    }
 }
 
 impl From<http::Response<Bytes>> for Answer {
@@ -161,13 +185,31 @@ pub struct Outcome {
     pub(crate) receipt: Receipt,
 }
 
+impl Outcome {
+    /// The stored answer of a record, again.
+    pub(crate) fn stored(record: &Record, stored: StoredResponse) -> Self {
+        let status = record.status_code.and_then(|status| StatusCode::from_u16(status).ok());
+        let mut answer = Answer::empty(status.unwrap_or_default());
+        for (name, value) in stored.headers {
+            answer.headers.append(name, value);
+        }
+        answer.body = stored.body;
+        answer.result_id.clone_from(&record.result_id);
+        Self { answer, replayed: true, receipt: record.receipt() }
+    }
+}
+
 impl IntoResponse for Outcome {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::from(self.answer.body));
         *response.status_mut() = self.answer.status;
         *response.headers_mut() = self.answer.headers;
+        let status = response.status();
         let headers = response.headers_mut();
         names::strip_ours(headers);
+        if stripe_would_repeat(status, self.receipt.word) {
+            headers.entry(names::STRIPE_SHOULD_RETRY).or_insert(names::flag(false));
+        }
         headers.insert(names::STATE, names::value(&self.receipt));
         if self.replayed {
             headers.insert(names::REPLAYED, names::flag(true));

@@ -5,31 +5,48 @@
 //! every other delivery, and an honest refusal where the outcome is unknown.
 
 #[cfg(feature = "cli")]
+mod admin;
+pub mod claim;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod clock;
 mod command;
 #[cfg(feature = "cli")]
 mod demo;
+mod keep;
+pub mod key;
 pub mod layer;
 pub mod names;
+pub mod observe;
+mod probe;
 mod problem;
 #[cfg(feature = "cli")]
 mod proxy;
+mod record;
 mod routes;
 pub mod sqlite;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 
+pub use claim::{Claim, Claimed, EffectError, ProviderKey};
 pub use command::{Answer, Command, Fingerprint, Outcome};
-pub use layer::{ActorSource, CommandLayer, Idempotency, IdempotencyLayer, Limits, Running};
+pub use layer::{ActorSource, CommandLayer, Idempotency, IdempotencyLayer, Limits, Means, ResultId, Running};
+pub use probe::{About, Probe, Probed};
 pub use problem::{DEFAULT_PREFIX, Problem};
+pub use record::{Record, Revision, Settlement};
 pub use routes::{Origin, OriginError, Prefix, PrefixError};
+pub use samekey_core::claim::{Reason, State};
 pub use samekey_core::problem::{Code, Next};
 pub use samekey_core::select::Significant;
 pub use samekey_core::{
-    Actor, Keep, Key, KeyError, KeyRule, KeyTime, OutcomeClass, Policy, PolicyError, Recovery, Timeless,
+    Actor, Keep, Key, KeyError, KeyRule, KeyTime, OutcomeClass, Policy, PolicyError, Recovery, Timeless, Timestamp,
 };
 pub use sqlite::RunError;
-pub use store::{Store, StoreError};
+pub use store::{RecordId, Store, StoreError};
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Fills bytes from the system's cryptographic source.
 ///

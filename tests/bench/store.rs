@@ -132,6 +132,7 @@ fn template() -> Result<Ask> {
     let profile = Profile::new(None, Significant::default())?;
     let fingerprint = Fingerprint::parse(&format!("fp1:raw:{}:{}", profile.id(), "0a".repeat(32)));
     Ok(Ask {
+        request_id: None,
         actor: Actor::new("u"),
         operation: policy.operation.clone(),
         also: Vec::new(),

@@ -7,7 +7,7 @@ use samekey_core::problem::{Code, Next};
 use support::patience::within;
 use support::{Answer, Connection, Gate, Receipt, Reply, Request, Serve, Server, Upstream, keys};
 
-/// Codes of the claim API, which does not exist yet.
+/// Codes of the admin listener, whose answers have no receipt, and of its claim API, which does not exist yet.
 const NOT_YET: [Code; 4] = [Code::ClaimStale, Code::EffectUnfinished, Code::ClaimNotFound, Code::Forbidden];
 
 /// What a recipe made: the refusal, its receipt in full, and the server that gave it.

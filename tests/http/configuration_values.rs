@@ -51,7 +51,7 @@ const WRONG: &[(&str, &str)] = &[
     ("keep = \"encrypted\"", "write one of full, status"),
     ("store_headers = [\"Set-Cookie\"]", "never stored"),
     ("result_id = \"id\"", "starts with a slash, for instance /id"),
-    ("recovery = \"probe\"", "write manual"),
+    ("recovery = \"ask\"", "write manual, probe or rerun"),
     ("key_time = \"v7\"", "write one of carried, none"),
     ("timeless = true", "write it in quotes"),
     ("transactional = 1", "write true or false"),
@@ -76,8 +76,32 @@ const WRONG: &[(&str, &str)] = &[
     ("significant.exclude = [\"ui\"]", "starts with `/`"),
     ("significant.headers = [1]", "write it in quotes"),
     ("significant.querry = [\"x\"]", "did you mean query?"),
-    ("probe = { url = \"x\" }", "not there yet"),
     ("timeout = 9", "write for instance 9s"),
+    ("probe = \"/by-key\"", "write [operation.probe]"),
+    ("[[operation]]", ""),
+    ("name = \"c\"", ""),
+    ("method = \"POST\"", ""),
+    ("path = \"/c\"", ""),
+    ("recovery = \"probe\"", ""),
+    ("[operation.probe]", ""),
+    ("url = \"by-key\"", "write for instance /internal/orders/by-key"),
+    ("headers = { authorization = \"env:NO_SUCH_VARIABLE\" }", "no environment variable NO_SUCH_VARIABLE"),
+    ("done = 200", "write it in brackets"),
+    ("absent = [404, 503]", "503 does not say that nothing happened"),
+    ("media_type = \"application/json\"", "Samekey-Outcome"),
+    ("timeout = 5", "write for instance 5s"),
+    ("max_age = \"0s\"", "greater than zero"),
+    ("urll = \"/x\"", "did you mean url?"),
+    ("[[operation]]", ""),
+    ("name = \"d\"", ""),
+    ("method = \"POST\"", ""),
+    ("path = \"/d\"", ""),
+    ("recovery = \"probe\"", ""),
+    ("[operation.probe]", "a probe needs its url"),
+    ("headers = { samekey-actor = \"x\" }", "is set by samekey"),
+    ("done = [302]", "302 does not say that a command happened"),
+    ("absent = [204]", "204 does not say that nothing happened"),
+    ("media_type = \"json\"", "application/vnd.shop.probe+json"),
 ];
 
 #[tokio::test]
@@ -121,12 +145,23 @@ async fn what_does_not_fit_together_names_the_line_of_the_operation() {
         ("name = \"b\"\nmethod = \"PUT\"\npath = \"/b\"\nlease = \"0s\"", 5, "greater than zero"),
         ("name = \"b\"\nmethod = \"PUT\"\npath = \"/b\"\nterminal = [404]\nrelease = [404]", 5, "leave it in one"),
         ("name = \"b\"\nmethod = \"PUT\"\npath = \"/b\"\nrelease = [200]", 5, "cannot be released"),
+        ("name = \"b\"\nmethod = \"PUT\"\npath = \"/b\"\nrecovery = \"probe\"", 5, "add [operation.probe]"),
+        ("name = \"b\"\nmethod = \"PUT\"\npath = \"/b\"\nprobe.url = \"/p\"", 5, "never asked"),
+        (
+            "name = \"b\"\nmethod = \"PUT\"\npath = \"/b\"\nrecovery = \"probe\"\nprobe = { url = \"/p\", done = [404] }",
+            10,
+            "leave it in one",
+        ),
     ] {
         let text = format!("{first}[[operation]]\n{second}\n");
         let (_, said) = Serve::before(&upstream).config(&text).refused().await;
         let place = format!("samekey.toml:{line}: ");
         assert!(said.contains(&place) && said.contains(advice), "{second}\nexpected {place}…{advice}, said:\n{said}");
     }
+    let (_, said) = Serve::before(&upstream).config("[defaults]\nrecovery = \"probe\"\n").refused().await;
+    assert!(said.contains("samekey.toml:1: ") && said.contains("write it into [[operation]]"), "{said}");
+    let (_, said) = Serve::before(&upstream).set("--recovery", "probe").refused().await;
+    assert!(said.contains("write it into [[operation]]"), "{said}");
     let whole = "[defaults]\nretention = \"5d\"\n[[operation]]\nname = \"a\"\nmethod = \"PUT\"\npath = \"/a\"\n";
     let (_, said) = Serve::before(&upstream).config(whole).refused().await;
     assert!(said.contains("samekey.toml:1: the settings do not fit together"), "{said}");

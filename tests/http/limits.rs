@@ -145,3 +145,15 @@ async fn waiters_over_the_limit_of_the_server_do_not_wait() {
     }
     assert_eq!(upstream.ledger().count(), 2);
 }
+
+#[tokio::test]
+async fn an_outcome_that_nobody_knows_takes_no_place_of_the_quota() {
+    let upstream = Upstream::start().await;
+    let samekey = Serve::before(&upstream).set("--quota", "2").start().await;
+    for number in 0..4 {
+        upstream.next(Reply::reset());
+        let lost = samekey.send(&Request::order(&format!("lost-{number}"))).await;
+        lost.refuses(409, "outcome_uncertain", "follow_status", "uncertain");
+    }
+    samekey.send(&Request::order("more")).await.ran(201, "completed", 1);
+}

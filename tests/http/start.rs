@@ -22,7 +22,7 @@ async fn health_and_readiness_are_open_and_only_on_the_admin_listener() {
         samekey.send(&Request::new("GET", path)).await;
         assert_eq!(upstream.ledger().last().target, path, "on the public listener it is the application's");
     }
-    assert_eq!(samekey.admin("/nothing").await.status, 404);
+    assert_eq!(samekey.admin("/nothing").await.status, 401, "what is not there needs a token, too");
     assert_eq!(upstream.ledger().count(), 2, "the admin listener forwards nothing");
     let unreachable = Upstream::unreachable();
     let samekey = Serve::before(&unreachable).start().await;

@@ -6,6 +6,7 @@ use crate::logs::Logs;
 use crate::patience::patiently;
 use crate::raw::{self, Connection};
 use crate::request::Request;
+use crate::scrape::Scrape;
 use crate::upstream::Upstream;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
@@ -238,7 +239,44 @@ impl Server {
         .await;
     }
 
-    /// GET on the admin listener.
+    /// Where its tokens are.
+    pub fn token_file(&self) -> PathBuf {
+        self.serve.store.with_file_name("samekey.token")
+    }
+
+    /// The token that it made for itself.
+    pub fn token(&self) -> String {
+        let text = std::fs::read_to_string(self.token_file()).expect("a token file");
+        text.split_whitespace().find(|word| word.starts_with("samekey_")).expect("a token").to_owned()
+    }
+
+    /// Anything on the admin listener, with a token.
+    pub async fn admin_as(&self, token: &str, request: &Request) -> Answer {
+        raw::send(self.admin, &request.clone().actor(&format!("Bearer {token}"))).await
+    }
+
+    /// What Prometheus would read now.
+    pub async fn scrape(&self) -> Scrape {
+        let answer = self.admin_as(&self.token(), &Request::new("GET", "/metrics")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        Scrape::of(&answer.text())
+    }
+
+    /// Scrapes until the sum of these samples is what the caller wants; for gauges that time brings.
+    pub async fn until_scraped(&self, name: &str, labels: &[(&str, &str)], wanted: impl Fn(f64) -> bool) -> f64 {
+        patiently(&format!("{name} {labels:?}"), async {
+            loop {
+                let value = self.scrape().await.sum(name, labels);
+                if wanted(value) {
+                    return value;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await
+    }
+
+    /// GET on the admin listener, without a token.
     pub async fn admin(&self, path: &str) -> Answer {
         raw::send(self.admin, &Request::new("GET", path).anonymous()).await
     }

@@ -8,6 +8,7 @@ mod demo;
 mod run;
 mod soak;
 mod tools;
+mod turnover;
 mod verify;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ enum Task {
     Client(client::Client),
     Demo(demo::Demo),
     Soak(soak::Soak),
+    Turnover(turnover::Turnover),
     Verify(verify::Verify),
 }
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Task::Client(client) => client.run(),
         Task::Demo(demo) => demo.run(),
         Task::Soak(soak) => soak.run(),
+        Task::Turnover(turnover) => turnover.run(),
         Task::Verify(verify) => verify.run(),
     };
     match done {

@@ -67,7 +67,7 @@ const STEPS: &[Step] = &[
 
 /// The same selection everywhere, so that cargo settles on one set of features and builds
 /// dependencies once.
-const ALL: [&str; 3] = ["--workspace", "--features", "samekey/cli"];
+const ALL: [&str; 3] = ["--workspace", "--features", "samekey/cli,samekey/testing"];
 
 impl Verify {
     pub fn run(self) -> Result<()> {

@@ -22,12 +22,18 @@ pub struct Judge {
     /// Newest last; lengths decrease, because a longer disturbance makes the shorter ones before it irrelevant.
     disturbances: Vec<Disturbance>,
     last: Option<(Duration, i64)>,
+    /// When somebody was last seen to have set the wall clock.
+    parted: Option<Duration>,
 }
 
 impl Judge {
     /// A process that just started.
     pub fn new() -> Self {
-        Self { disturbances: alloc::vec![Disturbance { at: Duration::ZERO, length: Duration::MAX }], last: None }
+        Self {
+            disturbances: alloc::vec![Disturbance { at: Duration::ZERO, length: Duration::MAX }],
+            last: None,
+            parted: None,
+        }
     }
 
     /// Nobody could write for `length`, until `at`.
@@ -45,6 +51,7 @@ impl Judge {
             let wall = wall_millis.saturating_sub(wall_then);
             if wall.abs_diff(monotonic) > u64::try_from(MAX_CLOCK_DRIFT.as_millis()).unwrap_or(u64::MAX) {
                 self.stalled(at, Duration::MAX);
+                self.parted = Some(at);
             }
         }
         self.last = Some((at, wall_millis));
@@ -53,6 +60,12 @@ impl Judge {
     /// Whether claims under this lease may be called lapsed now.
     pub fn may_judge(&self, at: Duration, lease: Duration) -> bool {
         self.disturbances.iter().all(|seen| seen.length <= lease / 3 || at >= seen.at.saturating_add(lease))
+    }
+
+    /// Whether a moment that the store holds has passed if the clock says so, and so has what it bounds: nobody set the
+    /// clock within `span`, the longest time for which anything is bounded by such a moment.
+    pub fn trusts_times(&self, at: Duration, span: Duration) -> bool {
+        self.parted.is_none_or(|then| at >= then.saturating_add(span))
     }
 }
 
@@ -77,6 +90,7 @@ mod tests {
         assert!(!judge.may_judge(s(29), LEASE));
         assert!(judge.may_judge(s(30), LEASE));
         assert!(judge.may_judge(s(1), s(1)), "each lease on its own");
+        assert!(judge.trusts_times(s(1), s(150)), "the clock was not seen to be set");
     }
 
     #[test]
@@ -108,6 +122,8 @@ mod tests {
             judge.look(s(102), 1_002_000 + step_millis);
             assert!(!judge.may_judge(s(131), LEASE), "{step_millis}");
             assert!(judge.may_judge(s(132), LEASE), "{step_millis}");
+            assert!(!judge.trusts_times(s(251), s(150)), "{step_millis}");
+            assert!(judge.trusts_times(s(252), s(150)), "{step_millis}");
         }
     }
 }

@@ -79,9 +79,11 @@
 //! ([`Marks::forget_limit`]): a client whose key ran and was lost cannot take `key_expired` for a proof that nothing
 //! ran any more, its first byte left more than `remember` ago.
 
+pub mod backoff;
 pub mod decide;
 pub mod effects;
 pub mod judge;
+pub mod passed;
 mod record;
 pub mod transition;
 

@@ -15,7 +15,7 @@ use crate::layer::actor::jwt::{Claim, Jwt};
 use crate::layer::actor::verifying_keys::{KeyFile, VerifyingKeys};
 use crate::layer::actor::whoami::Whoami;
 use crate::layer::{ActorSource, Trusted};
-use crate::proxy::ask::asker;
+use crate::proxy::ask;
 use crate::store::Store;
 
 /// Who asks, from flags or from a file: every part can be read from text by `FromStr` or [`network`].
@@ -63,17 +63,44 @@ pub(crate) struct ActorArgs {
 pub(crate) enum ActorKind {
     Credentials,
     Jwt(Claim),
-    Whoami { url: WhoamiUrl, pointer: String },
+    Whoami { url: Place, pointer: String },
     Header(HeaderName),
     Constant(String),
 }
 
-/// Where the service says who asks.
+/// Where the service, or another one, is asked something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WhoamiUrl {
+pub(crate) enum Place {
     /// A path on the upstream.
     Path(String),
     Absolute(Uri),
+}
+
+impl Place {
+    /// The address, with this upstream. Paths lie below the upstream's own, as the requests themselves are sent.
+    pub(crate) fn uri(&self, upstream: Option<&Uri>) -> anyhow::Result<Uri> {
+        match self {
+            Self::Absolute(url) => Ok(url.clone()),
+            Self::Path(path) => below(upstream.context("nothing says where your service is")?, path),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, String> {
+        if url.starts_with('/') {
+            let path: Result<http::uri::PathAndQuery, _> = url.parse();
+            return path.map(|path| Self::Path(path.to_string())).map_err(|_| format!("{url:?} is no path"));
+        }
+        let uri: Uri = url.parse().map_err(|_| format!("{url:?} is no URL"))?;
+        match (uri.scheme_str(), uri.authority()) {
+            (Some("http" | "https"), Some(authority)) if !authority.as_str().contains('@') => Ok(Self::Absolute(uri)),
+            (Some("http" | "https"), Some(_)) => Err("a URL must not contain a user name or password here".into()),
+            _ => Err(format!("{url:?} is neither a path on the upstream nor an http:// or https:// URL")),
+        }
+    }
 }
 
 impl FromStr for ActorKind {
@@ -115,23 +142,7 @@ fn whoami(place: &str) -> Result<ActorKind, String> {
     let Some((url, pointer)) = place.split_once('#').filter(|(_, pointer)| pointer.starts_with('/')) else {
         return Err(format!("behind # stands where the answer's JSON names the caller; {WRITE}"));
     };
-    let url = if url.starts_with('/') {
-        let path: Result<http::uri::PathAndQuery, _> = url.parse();
-        WhoamiUrl::Path(path.map_err(|_| format!("{url:?} is no path; {WRITE}"))?.to_string())
-    } else {
-        let uri: Uri = url.parse().map_err(|_| format!("{url:?} is no URL; {WRITE}"))?;
-        match (uri.scheme_str(), uri.authority()) {
-            (Some("http" | "https"), Some(authority)) if !authority.as_str().contains('@') => WhoamiUrl::Absolute(uri),
-            (Some("http" | "https"), Some(_)) => {
-                return Err("whoami's URL must not contain a user name or password".into());
-            }
-            _ => {
-                return Err(format!(
-                    "{url:?} is neither a path on the upstream nor an http:// or https:// URL; {WRITE}"
-                ));
-            }
-        }
-    };
+    let url = url.parse().map_err(|error| format!("{error}; {WRITE}"))?;
     Ok(ActorKind::Whoami { url, pointer: pointer.into() })
 }
 
@@ -159,11 +170,8 @@ impl ActorArgs {
             ActorKind::Credentials => ActorSource::credentials(),
             ActorKind::Jwt(claim) => ActorSource::jwt(self.jwt(claim)?),
             ActorKind::Whoami { url, pointer } => {
-                let url = match url {
-                    WhoamiUrl::Absolute(url) => url.clone(),
-                    WhoamiUrl::Path(path) => below(upstream, path).context("--actor whoami")?,
-                };
-                ActorSource::whoami(Whoami::new(pointer, asker(url, ca).context("--actor whoami")?))
+                let url = url.uri(Some(upstream)).context("--actor whoami")?;
+                ActorSource::whoami(Whoami::new(pointer, ask::whoami(url, ca).context("--actor whoami")?))
             }
             ActorKind::Header(name) => ActorSource::header(name.clone(), self.trusted()),
             ActorKind::Constant(_) if !self.accept_shared_actor => bail!(
@@ -205,6 +213,14 @@ impl ActorArgs {
         Ok(Jwt::new(claim.clone(), keys, &self.jwt_audience, &self.jwt_issuer))
     }
 
+    /// Whether the ids of actors mean something to the service: a hash of credentials, or one id for all, does not.
+    pub(crate) fn names_callers(&self) -> bool {
+        match &self.actor {
+            ActorKind::Jwt(_) | ActorKind::Whoami { .. } | ActorKind::Header(_) => true,
+            ActorKind::Credentials | ActorKind::Constant(_) => false,
+        }
+    }
+
     /// Whose word counts on who asks and where a request came from.
     pub(crate) fn trusted(&self) -> Trusted {
         match &self.trusted_proxies[..] {
@@ -233,7 +249,6 @@ impl ActorArgs {
     }
 }
 
-/// A path below the upstream's own, as the requests themselves are sent.
 fn below(upstream: &Uri, path: &str) -> anyhow::Result<Uri> {
     let scheme = upstream.scheme_str().context("the upstream has neither http:// nor https://")?;
     let authority = upstream.authority().context("the upstream names no host")?;

@@ -8,11 +8,12 @@ use samekey_core::{Keep, KeyRule, KeyTime, OutcomeClass, Policy, Recovery, Timel
 use serde_json::{Value, json};
 
 use super::config::{self, ConfigErrors, Loaded, Source};
+use super::probes::Probes;
 use super::serve::ServeArgs;
 
 mod warnings;
 
-use self::warnings::{Remark, remarks};
+use self::warnings::{Kind, Remark, remarks};
 
 /// What `check` takes: all that `serve` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -29,14 +30,17 @@ pub(crate) struct CheckArgs {
     serve: Box<ServeArgs>,
 }
 
-/// Prints the contract of each operation. Fails on errors, and on warnings if it is to be strict.
+/// Prints the contract of each operation. Fails on errors, a probe that answers wrongly among them, and on warnings if
+/// it is to be strict.
 pub(crate) fn run(args: &CheckArgs, source: &Source, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let usable = |loaded: Loaded| {
         let args = &loaded.args;
-        args.actor.check(args.upstream.as_ref(), args.upstream_ca.as_deref()).map(|()| loaded)
+        args.actor.check(args.upstream.as_ref(), args.upstream_ca.as_deref())?;
+        let probes = Probes::new(&loaded, args)?;
+        Ok((loaded, probes))
     };
-    let loaded = match config::load(source, None).and_then(usable) {
-        Ok(loaded) => loaded,
+    let (loaded, probes) = match config::load(source, None).and_then(usable) {
+        Ok(usable) => usable,
         Err(error) if args.json => {
             let errors: Vec<Value> = match error.downcast_ref::<ConfigErrors>() {
                 Some(errors) => {
@@ -50,11 +54,27 @@ pub(crate) fn run(args: &CheckArgs, source: &Source, out: &mut dyn Write) -> any
         }
         Err(error) => return Err(error),
     };
-    let remarks = remarks(&loaded);
+    let mut remarks = remarks(&loaded);
+    let answered = asked(&probes)?;
+    let refused = answered.iter().any(|remark| remark.kind == Kind::Error);
+    remarks.extend(answered);
     let print = if args.json { as_json } else { as_text };
     print(&loaded, &remarks, out)?;
-    let warned = remarks.iter().any(|remark| remark.warns);
-    Ok(if args.strict && warned { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let warned = remarks.iter().any(|remark| remark.kind == Kind::Warning);
+    Ok(if refused || args.strict && warned { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Each probe is asked about a key that nobody ever used, as the server does before it believes one.
+fn asked(probes: &Probes) -> anyhow::Result<Vec<Remark>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let remark = |(operation, answered): (String, Result<String, String>)| {
+        let (kind, text) = match answered {
+            Ok(url) => (Kind::Note, format!("its probe {url} answers as it should")),
+            Err(why) => (Kind::Error, format!("its probe settles nothing: {why}")),
+        };
+        Remark { kind, operation: Some(operation), text }
+    };
+    Ok(runtime.block_on(probes.check()).into_iter().map(remark).collect())
 }
 
 fn as_text(loaded: &Loaded, remarks: &[Remark], out: &mut dyn Write) -> anyhow::Result<()> {
@@ -74,8 +94,8 @@ fn as_text(loaded: &Loaded, remarks: &[Remark], out: &mut dyn Write) -> anyhow::
     if !remarks.is_empty() {
         writeln!(out)?;
     }
-    for Remark { warns, operation, text } in remarks {
-        let kind = if *warns { "warning" } else { "note" };
+    for Remark { kind, operation, text } in remarks {
+        let kind = kind.as_str();
         let place = operation.as_ref().map_or(String::new(), |name| format!(" {name}:"));
         writeln!(out, "{kind}:{place} {text}")?;
     }
@@ -114,17 +134,17 @@ fn as_json(loaded: &Loaded, remarks: &[Remark], out: &mut dyn Write) -> anyhow::
             Value::Object(members)
         })
         .collect();
-    let said = |warns: bool| -> Vec<Value> {
-        let of = remarks.iter().filter(|remark| remark.warns == warns);
+    let said = |kind: Kind| -> Vec<Value> {
+        let of = remarks.iter().filter(|remark| remark.kind == kind);
         of.map(|remark| json!({ "operation": remark.operation, "message": remark.text })).collect()
     };
     let all = json!({
         "file": loaded.file.as_ref().map(|file| file.display().to_string()),
         "operations": operations,
         "others": Value::Object(object(&loaded.others)),
-        "warnings": said(true),
-        "notes": said(false),
-        "errors": [],
+        "warnings": said(Kind::Warning),
+        "notes": said(Kind::Note),
+        "errors": said(Kind::Error),
     });
     Ok(writeln!(out, "{all:#}")?)
 }

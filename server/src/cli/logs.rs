@@ -4,13 +4,14 @@
 //! credential. Libraries below say at `trace` what passes through them, so their level follows
 //! `--log-level` only when they are named in it.
 
-use std::fmt::{self, Write as _};
-use std::io::{IsTerminal as _, stderr};
+use std::fmt;
+use std::io::{self, IsTerminal as _, stderr};
 use std::time::SystemTime;
 
 use clap::ValueEnum;
+use serde::Serialize;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -107,54 +108,86 @@ where
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let metadata = event.metadata();
-        let level = metadata.level().as_str().to_ascii_lowercase();
-        let mut line = format!("{{\"ts\":\"{}\",\"level\":\"{level}\"", Utc::now());
+        let level = match *metadata.level() {
+            Level::ERROR => "error",
+            Level::WARN => "warn",
+            Level::INFO => "info",
+            Level::DEBUG => "debug",
+            Level::TRACE => "trace",
+        };
+        write!(writer, "{{\"ts\":\"{}\",\"level\":\"{level}\"", Utc::now())?;
+        let mut members = Members { line: &mut writer, written: Ok(()) };
         if !metadata.target().starts_with("samekey") {
-            Members(&mut line).add("target", &metadata.target().into());
+            members.add("target", metadata.target());
         }
-        event.record(&mut Members(&mut line));
-        writeln!(writer, "{line}}}")
+        event.record(&mut members);
+        members.written?;
+        writer.write_str("}\n")
     }
 }
 
-struct Members<'a>(&'a mut String);
+/// Writes each member where it belongs: a line for every request must not cost a tree of values.
+struct Members<'a, 'w> {
+    line: &'a mut Writer<'w>,
+    written: fmt::Result,
+}
 
-impl Members<'_> {
-    fn add(&mut self, name: &str, value: &serde_json::Value) {
-        // Writing to a String cannot fail.
-        let _ = write!(self.0, ",{}:{value}", serde_json::Value::from(name));
+impl Members<'_, '_> {
+    fn add(&mut self, name: &str, value: impl Serialize) {
+        if self.written.is_ok() {
+            self.written = self.line.write_char(',').and_then(|()| self.json(name));
+            self.written = self.written.and_then(|()| self.line.write_char(':')).and_then(|()| self.json(value));
+        }
+    }
+
+    fn json(&mut self, value: impl Serialize) -> fmt::Result {
+        serde_json::to_writer(Bytes(self.line), &value).map_err(|_| fmt::Error)
     }
 }
 
-impl Visit for Members<'_> {
+/// JSON is written as bytes that are text.
+struct Bytes<'a, 'w>(&'a mut Writer<'w>);
+
+impl io::Write for Bytes<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+        self.0.write_str(text).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Visit for Members<'_, '_> {
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.add(field.name(), &value.into());
+        self.add(field.name(), value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.add(field.name(), &value.into());
+        self.add(field.name(), value);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.add(field.name(), &value.into());
+        self.add(field.name(), value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.add(field.name(), &value.into());
+        self.add(field.name(), value);
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field.name(), &value.into());
+        self.add(field.name(), value);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.add(field.name(), &format!("{value:?}").into());
+        self.add(field.name(), format!("{value:?}"));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::sync::{Arc, Mutex};
 
     use super::*;

@@ -1,14 +1,18 @@
 //! The command line: what it takes, and which function does it.
 
 mod actor;
+mod backup;
 mod check;
 mod config;
 mod demo;
 mod fingerprint;
 mod logs;
+mod probes;
+mod records;
 mod reload;
 mod serve;
 mod settings;
+mod store;
 
 use std::process::ExitCode;
 
@@ -36,6 +40,13 @@ enum Command {
     Check(Box<check::CheckArgs>),
     /// Start samekey in front of a small shop that comes with it, and print curl lines to try
     Demo(demo::DemoArgs),
+    /// Copy the store into a new file, while a server uses it
+    Backup(backup::BackupArgs),
+    /// Make a new store of a backup; keys of which the backup cannot know do not run
+    Restore(backup::RestoreArgs),
+    /// What operators do to records
+    #[command(subcommand)]
+    Records(records::Records),
     /// Show what a request is bound to: its fingerprint, its canonical form, or what tells two payloads apart
     Fingerprint(fingerprint::Args),
 }
@@ -45,6 +56,9 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(_) => runtime().and_then(|runtime| runtime.block_on(serve::run(config::Source::of_process()))),
         Command::Check(args) => check::run(&args, &config::Source::of_process(), &mut std::io::stdout().lock()),
+        Command::Backup(args) => backup::backup(&args, &mut std::io::stdout().lock()),
+        Command::Restore(args) => backup::restore(&args, &mut std::io::stdout().lock()),
+        Command::Records(args) => records::run(&args, &mut std::io::stdout().lock()),
         Command::Fingerprint(args) => fingerprint::run(&args, &mut std::io::stdout().lock()),
         Command::Demo(args) => runtime().and_then(|runtime| runtime.block_on(demo::run(args, serve_demo))),
     };

@@ -2,10 +2,12 @@
 
 use anyhow::bail;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::config::{self, ConfigErrors, Loaded, Source};
-use crate::layer::Operations;
+use super::probes::Probes;
+use crate::layer::{Operations, Resolve, register};
+use crate::observe;
 use crate::store::Store;
 
 /// Refuses to go on where a client may still ask for a command that no operation answers for: its retry would find
@@ -28,24 +30,26 @@ pub(super) async fn refuse_unnamed(store: &Store, operations: &Operations) -> an
 /// Reads `[defaults]` and `[[operation]]` anew at each SIGHUP, all or nothing. Without a file there is nothing to read,
 /// and the signal ends the process, as when a terminal is closed.
 pub(super) fn on_hangup(
-    source: Source,
+    source: &Source,
     loaded: &Loaded,
-    operations: Operations,
-    store: Store,
+    operations: &Operations,
+    store: &Store,
+    mut checks: JoinSet<()>,
 ) -> anyhow::Result<JoinHandle<()>> {
     if !source.reads_file {
-        return Ok(tokio::spawn(async {}));
+        return Ok(tokio::spawn(async move { while checks.join_next().await.is_some() {} }));
     }
     let mut hangups = signal(SignalKind::hangup())?;
-    let (server, fixed) = (loaded.args.server.clone(), loaded.fixed.clone());
-    let accept_unnamed = loaded.args.accept_unnamed_records;
+    let (source, operations, store) = (source.clone(), operations.clone(), store.clone());
+    let (args, fixed) = (loaded.args.clone(), loaded.fixed.clone());
     Ok(tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            let read = match config::load(&source, Some(&server)) {
-                Ok(read) if !accept_unnamed => refuse_unnamed(&store, &read.table).await.map(|()| read),
+            let read = match config::load(&source, Some(&args.server)) {
+                Ok(read) if !args.accept_unnamed_records => refuse_unnamed(&store, &read.table).await.map(|()| read),
                 read => read,
             };
-            let read = match read {
+            let read = read.and_then(|read| Ok((Probes::new(&read, &args)?, read)));
+            let (probes, read) = match read {
                 Ok(read) => read,
                 Err(error) => {
                     kept(&error);
@@ -60,13 +64,19 @@ pub(super) fn on_hangup(
             for key in fixed.keys().filter(|key| !read.fixed.contains_key(*key)) {
                 tracing::warn!(event = "config", key, "{key} was taken out: it holds until the next start");
             }
+            // What is asked whom holds before what is to be asked at all.
+            checks.shutdown().await;
+            checks = probes.install(&store);
             operations.replace(&read.table);
+            store.policies().replace(|policies| register(policies, &operations.operations()));
+            observe::reloaded(true);
             tracing::info!(event = "config", operations = read.operations.len(), "the operations were read anew");
         }
     }))
 }
 
 fn kept(error: &anyhow::Error) {
+    observe::reloaded(false);
     match error.downcast_ref::<ConfigErrors>() {
         Some(errors) => {
             for line in errors.lines() {

@@ -5,21 +5,25 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use http::Uri;
+use samekey_core::Timestamp;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use super::actor::ActorArgs;
 use super::config::{self, Loaded, Source};
 use super::logs::LogArgs;
+use super::probes::Probes;
 use super::reload::{self, refuse_unnamed};
-use super::settings::{Defaults, ServerLimits, ServerWide, duration};
-use crate::layer::{IdempotencyLayer, Operations};
-use crate::proxy::admin::{self, Phase};
+use super::settings::{Defaults, ServerLimits, ServerWide, duration, moment};
+use super::store::StoreUrl;
+use crate::admin::{self, Guard, Phase, Tokens};
+use crate::layer::{IdempotencyLayer, Operations, Resolve, register};
+use crate::observe::Exporter;
 use crate::proxy::forward::{Forward, ForwardConfig};
 use crate::proxy::listen;
 use crate::store::{SqliteOptions, Store};
@@ -49,17 +53,27 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "SAMEKEY_LISTEN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
 
-    /// Where /healthz and /readyz answer
+    /// Where operators connect: /healthz and /readyz for everybody, all else with a token
     #[arg(long, env = "SAMEKEY_ADMIN", value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:8788")]
     admin: SocketAddr,
 
+    /// The tokens of the admin listener; made, for its owner only, if it is not there [default: samekey.token beside
+    /// the store]
+    #[arg(long, env = "SAMEKEY_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
+
     /// Where keys and answers are kept: a file on a disk of this machine
     #[arg(long, env = "SAMEKEY_STORE", value_name = "STORE", default_value = "sqlite:samekey.db")]
-    store: StoreUrl,
+    pub(super) store: StoreUrl,
 
     /// Allow the SQLite store under Kubernetes, where a second pod would have a second memory
     #[arg(long, env = "SAMEKEY_SINGLE_HOST")]
     single_host: bool,
+
+    /// After a backup was restored by other means than `samekey restore`: the moment at which that was. Keys that may
+    /// be older and are not known are uncertain then. Set once for each value
+    #[arg(long, env = "SAMEKEY_HORIZON", value_name = "MOMENT", value_parser = moment::parse)]
+    horizon: Option<Timestamp>,
 
     /// Where clients find the status of a key, the contract and the pages of the codes; /api/samekey, for instance,
     /// where only /api leads here
@@ -115,24 +129,6 @@ Covered are POST and PATCH requests with the header Idempotency-Key. All others 
   curl -i http://127.0.0.1:8787/orders -H 'Authorization: Bearer t' -H 'Idempotency-Key: 7f9c2ba4-e88f-4c37-9e3c-5a8f1c2d3e4f' \\
        -H 'Content-Type: application/json' -d '{\"sku\":\"tea\"}'";
 
-/// `sqlite:PATH`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct StoreUrl {
-    path: PathBuf,
-}
-
-impl FromStr for StoreUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("sqlite", path)) if !path.is_empty() => Ok(Self { path: path.trim_start_matches("//").into() }),
-            Some(("postgres" | "postgresql", _)) => Err("PostgreSQL is not supported yet; write sqlite:PATH".into()),
-            _ => Err(format!("{text} names no store; write sqlite:PATH, for instance sqlite:samekey.db")),
-        }
-    }
-}
-
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(source: Source) -> anyhow::Result<ExitCode> {
     run_with(source, announce).await
@@ -145,7 +141,8 @@ pub(crate) async fn run_with(
 ) -> anyhow::Result<ExitCode> {
     let loaded = config::load(&source, None)?;
     loaded.args.logs.install();
-    Server::start(loaded, source).await?.run(ready, shutdown_signal()?).await
+    let exporter = Exporter::install()?;
+    Server::start(loaded, source, exporter).await?.run(ready, shutdown_signal()?).await
 }
 
 fn announce(server: &Server) -> anyhow::Result<()> {
@@ -154,31 +151,41 @@ fn announce(server: &Server) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "samekey {} listening http://{public} -> {upstream}, admin http://{admin}",
-        env!("CARGO_PKG_VERSION")
+        "samekey {} listening http://{public} -> {upstream}, admin http://{admin} (token in {})",
+        env!("CARGO_PKG_VERSION"),
+        server.token_file.display()
     )?;
     writeln!(out, "{}", server.summary)?;
     Ok(out.flush()?)
 }
 
+/// How long, once everything else has ended, operators hear their answers.
+const ADMIN_GRACE: Duration = Duration::from_secs(5);
+
 /// Everything that listens, before the first request.
 pub(crate) struct Server {
     public: TcpListener,
     admin: TcpListener,
+    guard: Guard,
+    exporter: Exporter,
+    token_file: PathBuf,
     store: Store,
     layer: IdempotencyLayer,
     forward: Forward,
     drain: Duration,
+    prefix: Prefix,
     upstream: Uri,
     summary: String,
     operations: Operations,
     loaded: Loaded,
     source: Source,
+    /// Of the probes, until each answers as it should.
+    checks: JoinSet<()>,
 }
 
 impl Server {
     /// Checks the settings, opens the store and binds both listeners.
-    pub(crate) async fn start(loaded: Loaded, source: Source) -> anyhow::Result<Self> {
+    pub(crate) async fn start(loaded: Loaded, source: Source, exporter: Exporter) -> anyhow::Result<Self> {
         let args = loaded.args.clone();
         let upstream = args.upstream.clone().context(
             "nothing says where your service is: give --upstream http://127.0.0.1:3000, \
@@ -199,6 +206,7 @@ impl Server {
         })
         .context("--upstream")?;
         let actor = args.actor.source(&upstream, args.upstream_ca.as_deref())?;
+        let probes = Probes::new(&loaded, &args)?;
         let store = Store::open(SqliteOptions {
             queue_capacity: args.limits.queue,
             min_free_bytes: args.limits.min_free as u64,
@@ -206,10 +214,16 @@ impl Server {
         })
         .await
         .context("the store cannot be used")?;
+        register(store.policies(), &loaded.table.operations());
+        if let Some(horizon) = args.horizon {
+            set_horizon(&store, horizon, loaded.others.clock_skew).await?;
+        }
         if !args.accept_unnamed_records {
             refuse_unnamed(&store, &loaded.table).await?;
         }
         args.actor.keep_kind(&actor, &store, loaded.others.remember).await?;
+        let token_file = args.admin_token_file.unwrap_or_else(|| admin::default_file(&args.store.path));
+        let guard = Guard::new(Tokens::open(&token_file).context("--admin-token-file")?);
         let summary = format!(
             "store sqlite:{} (1 host only)   operations: {}   covered: {}   actor: {actor:?}   replay {}, remembered {}",
             args.store.path.display(),
@@ -225,12 +239,13 @@ impl Server {
             humantime::format_duration(loaded.others.retention),
             humantime::format_duration(loaded.others.remember),
         );
+        let checks = probes.install(&store);
         let operations = loaded.table.clone();
         let layer = IdempotencyLayer::new(store.clone())
             .actor_source(actor)
             .limits(args.limits.limits())
             .key_header(args.server.key_header.clone())
-            .public_prefix(args.public_prefix)
+            .public_prefix(args.public_prefix.clone())
             .cors(args.cors_origins)
             .resolve(operations.clone());
         let bind = async |address: SocketAddr, flag: &str| {
@@ -239,15 +254,20 @@ impl Server {
         Ok(Self {
             public: bind(args.listen, "--listen").await?,
             admin: bind(args.admin, "--admin").await?,
+            guard,
+            exporter,
+            token_file,
             store,
             layer,
             forward,
             drain: args.drain,
+            prefix: args.public_prefix,
             upstream,
             summary,
             operations,
             loaded,
             source,
+            checks,
         })
     }
 
@@ -258,16 +278,24 @@ impl Server {
 
     /// Serves until the signal, then lets everything that runs come to its end.
     pub(crate) async fn run(
-        self,
+        mut self,
         ready: impl FnOnce(&Self) -> anyhow::Result<()>,
         signal: impl Future<Output = ()>,
     ) -> anyhow::Result<ExitCode> {
         // Before the announcement: whoever reads it may send the signal at once.
-        let reloads =
-            reload::on_hangup(self.source.clone(), &self.loaded, self.operations.clone(), self.store.clone())?;
+        let checks = std::mem::take(&mut self.checks);
+        let reloads = reload::on_hangup(&self.source, &self.loaded, &self.operations, &self.store, checks)?;
         ready(&self)?;
         let phase = Phase::default();
-        let admin = tokio::spawn(admin::serve(self.admin, self.store.clone(), phase.clone()));
+        let (stop_admin, stopped) = tokio::sync::oneshot::channel::<()>();
+        let routes =
+            admin::routes(self.store.clone(), phase.clone(), &self.guard, self.exporter.clone(), self.prefix.clone());
+        let admin = tokio::spawn(admin::serve(self.admin, routes, async { drop(stopped.await) }));
+        let tended = tokio::spawn(self.exporter.tend());
+        let counted = tokio::spawn({
+            let layer = self.layer.clone();
+            async move { layer.observe().await }
+        });
         let tunnels = self.forward.tunnels();
         let service = self.layer.front(tower::Layer::layer(&self.layer, self.forward));
         let connections = listen::serve(self.public, service, signal).await;
@@ -287,12 +315,34 @@ impl Server {
         if !drained {
             tracing::warn!(event = "drain_timeout", "requests still run: their outcomes become uncertain");
         }
-        admin.abort();
-        reloads.abort();
+        drop(stop_admin);
+        let _ = tokio::time::timeout(ADMIN_GRACE, admin).await;
+        for task in [reloads, tended, counted] {
+            task.abort();
+        }
         self.store.close().await;
         tracing::info!(event = "stopped");
         Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// What was lost before the horizon is settled before anything is served.
+async fn set_horizon(store: &Store, horizon: Timestamp, clock_skew: Duration) -> anyhow::Result<()> {
+    if horizon > store.now() + clock_skew {
+        bail!(
+            "horizon {} is yet to come: every new key would be uncertain; write the moment of the restore, or take it out",
+            moment::shown(horizon)
+        );
+    }
+    if let Some(uncertain) = store.set_horizon(horizon).await.context("the horizon cannot be set")? {
+        tracing::warn!(
+            event = "horizon",
+            horizon = moment::shown(horizon),
+            uncertain,
+            "keys that may be older and are not known are uncertain from now on, and so are records that had not ended"
+        );
+    }
+    Ok(())
 }
 
 fn url(text: &str) -> Result<Uri, String> {
@@ -317,19 +367,4 @@ pub(crate) fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()>> {
             std::process::exit(130);
         });
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrong_settings_say_what_to_write() {
-        for (error, hint) in [
-            ("samekey.db".parse::<StoreUrl>().unwrap_err(), "sqlite:PATH"),
-            ("postgres://x".parse::<StoreUrl>().unwrap_err(), "sqlite:PATH"),
-        ] {
-            assert!(error.contains(hint), "{error}");
-        }
-    }
 }

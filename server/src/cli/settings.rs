@@ -15,6 +15,25 @@ fn is_bare(text: &str) -> bool {
 }
 
 /// `90s`, `5d`, `300ms`. A bare number is refused: nobody can see its unit.
+pub(crate) mod moment {
+    use std::time::{Duration, SystemTime};
+
+    use samekey_core::Timestamp;
+
+    /// As RFC 3339 writes it.
+    pub(crate) fn parse(text: &str) -> Result<Timestamp, String> {
+        let wrong = || format!("{text:?} is no moment; write for instance 2026-03-01T12:00:00Z, in UTC");
+        let at = humantime::parse_rfc3339(text).map_err(|_| wrong())?;
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).map_err(|_| wrong())?;
+        i64::try_from(since.as_millis()).map(Timestamp::from_millis).map_err(|_| wrong())
+    }
+
+    pub(crate) fn shown(at: Timestamp) -> String {
+        let since = Duration::from_millis(u64::try_from(at.as_millis()).unwrap_or(0));
+        humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string()
+    }
+}
+
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if is_bare(text) {
         return Err(format!("{text} has no unit; write for instance {text}s, {text}ms or {text}m"));
@@ -120,6 +139,7 @@ pub(crate) enum KeepRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecoveryRule {
     Manual,
+    Probe,
     Rerun,
 }
 
@@ -130,8 +150,8 @@ impl std::str::FromStr for RecoveryRule {
         match text {
             "manual" => Ok(Self::Manual),
             "rerun" => Ok(Self::Rerun),
-            "probe" => Err("`probe` is not there yet; write manual".into()),
-            _ => Err(format!("{text} is no way to recover; write manual or rerun")),
+            "probe" => Ok(Self::Probe),
+            _ => Err(format!("{text} is no way to recover; write manual, probe or rerun")),
         }
     }
 }
@@ -223,8 +243,8 @@ pub(crate) struct Defaults {
     #[arg(long, env = "SAMEKEY_RESULT_ID", value_name = "POINTER", value_parser = pointer)]
     result_id: Option<String>,
 
-    /// How an uncertain outcome ends: by an operator (`manual`), or by running again (`rerun`), which says that
-    /// running twice does no harm
+    /// How an uncertain outcome ends: by an operator (`manual`), by asking the service (`probe`, in an operation of the
+    /// file), or by running again (`rerun`), which says that running twice does no harm
     #[arg(long, env = "SAMEKEY_RECOVERY", value_name = "HOW", default_value = "manual")]
     recovery: RecoveryRule,
 
@@ -289,6 +309,7 @@ impl Defaults {
             })
             .recovery(match self.recovery {
                 RecoveryRule::Manual => Recovery::Manual,
+                RecoveryRule::Probe => Recovery::Probe,
                 RecoveryRule::Rerun => Recovery::Rerun,
             })
             .key_time(match self.key_time {

@@ -9,15 +9,16 @@ use bytes::Bytes;
 use http::header::{CONNECTION, LOCATION, RETRY_AFTER};
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use samekey_core::claim::Record;
+use samekey_core::claim::{Record, Say};
 use samekey_core::problem::Code;
 use samekey_core::receipt::Receipt;
 use samekey_core::response::is_stored;
-use samekey_core::{Key, Policy, Timestamp};
+use samekey_core::{Key, Policy, Recovery, Timestamp};
 
+use crate::command::Outcome;
 use crate::names;
 use crate::problem::{Problem, stripe_would_repeat};
-use crate::store::{StoredResponse, Told};
+use crate::store::{Ask, StoredResponse, Told};
 
 /// What of a whole answer is kept.
 pub(crate) fn stored(parts: &Parts, body: &Bytes, policy: &Policy) -> StoredResponse {
@@ -42,7 +43,7 @@ pub(crate) fn stored_of(headers: &HeaderMap, body: &Bytes, policy: &Policy) -> S
 }
 
 /// The id of what the command made: where the operation says, else the last segment of `Location`.
-pub(crate) fn result_id(parts: &Parts, body: Option<&Bytes>, policy: &Policy) -> Option<String> {
+pub(crate) fn result_id(headers: &HeaderMap, body: Option<&Bytes>, policy: &Policy) -> Option<String> {
     let from_body = || {
         let document: serde_json::Value = serde_json::from_slice(body?).ok()?;
         match document.pointer(policy.result_id.as_deref()?)? {
@@ -52,7 +53,7 @@ pub(crate) fn result_id(parts: &Parts, body: Option<&Bytes>, policy: &Policy) ->
         }
     };
     let from_location = || {
-        let path = parts.headers.get(LOCATION)?.to_str().ok()?.split(['?', '#']).next()?;
+        let path = headers.get(LOCATION)?.to_str().ok()?.split(['?', '#']).next()?;
         path.trim_end_matches('/').rsplit('/').next().filter(|segment| !segment.is_empty()).map(str::to_owned)
     };
     policy.result_id.as_ref().and_then(|_| from_body()).or_else(from_location)
@@ -73,22 +74,17 @@ pub(crate) fn first(mut parts: Parts, body: Body, receipt: Receipt) -> Response 
 
 /// The stored answer, again.
 pub(crate) fn replay(record: &Record, stored: StoredResponse) -> Response {
-    let receipt = record.receipt();
-    let mut response = Response::new(Body::from(stored.body));
-    if let Some(status) = record.status_code.and_then(|status| StatusCode::from_u16(status).ok()) {
-        *response.status_mut() = status;
+    Outcome::stored(record, stored).into_response()
+}
+
+/// What a delivery hears that does not run.
+pub(crate) fn outcome(told: &Told, ask: &Ask) -> Result<Outcome, Problem> {
+    match (told.say, &told.found, &told.response) {
+        (Say::Replay, Some(found), Some(response)) => Ok(Outcome::stored(&found.record, response.clone())),
+        (Say::Refuse(code), ..) => Err(refusal(code, told, &ask.key, &ask.policy)),
+        (Say::Closed, ..) => Err(refusal(Code::KeyClosed, told, &ask.key, &ask.policy)),
+        _ => Err(Problem::new(Code::StoreUnavailable, "The record could not be read. Nothing was run.")),
     }
-    let status = response.status();
-    let headers = response.headers_mut();
-    for (name, value) in stored.headers {
-        headers.append(name, value);
-    }
-    if stripe_would_repeat(status, receipt.word) {
-        headers.entry(names::STRIPE_SHOULD_RETRY).or_insert(names::flag(false));
-    }
-    headers.insert(names::REPLAYED, names::flag(true));
-    headers.insert(names::STATE, names::value(&receipt));
-    response
 }
 
 /// A refusal by its code, with what the record tells about it.
@@ -102,6 +98,10 @@ pub(crate) fn refusal(code: Code, told: &Told, key: &Key, policy: &Policy) -> Pr
         (Code::OperationInProgress, _) => problem.retry_after(Duration::from_secs(1)),
         (Code::QuotaExceeded, _) => problem.retry_after(Duration::from_secs(5)),
         (Code::Overloaded | Code::StoreUnavailable, _) => problem.retry_after(Duration::from_secs(1)),
+        (Code::OutcomeUncertain, Some(record)) => match settles_by_itself(record, policy, told.now) {
+            Some(wait) => problem.retry_after(wait),
+            None => problem,
+        },
         (Code::OperationReleased, record) => {
             let wait =
                 record.and_then(|record| record.not_before).map_or(Duration::ZERO, |moment| moment.since(told.now));
@@ -129,6 +129,16 @@ pub(crate) fn refusal(code: Code, told: &Told, key: &Key, policy: &Policy) -> Pr
         _ => problem,
     }
 }
+
+/// How long it takes at least until an uncertain record settles by itself, if it does.
+pub(crate) fn settles_by_itself(record: &Record, policy: &Policy, now: Timestamp) -> Option<Duration> {
+    let settles = matches!(policy.recovery, Recovery::Probe | Recovery::Rerun);
+    let wait = record.settle_after.map_or(Duration::ZERO, |moment| moment.since(now));
+    settles.then(|| wait.max(LEAST_WAIT))
+}
+
+/// What is due is asked about within a few seconds.
+const LEAST_WAIT: Duration = Duration::from_secs(5);
 
 fn detail(code: Code, record: Option<&Record>) -> Cow<'static, str> {
     let text = match code {
@@ -221,11 +231,11 @@ mod tests {
         let by_pointer = Policy::new("a").result_id("/order/id");
         let body = Bytes::from_static(br#"{"order":{"id":17}}"#);
         let with_location = parts(&[("location", "https://shop.example/orders/o1/?x=1#y")]);
-        assert_eq!(result_id(&with_location, Some(&body), &policy).as_deref(), Some("o1"));
-        assert_eq!(result_id(&with_location, Some(&body), &by_pointer).as_deref(), Some("17"));
-        assert_eq!(result_id(&with_location, None, &by_pointer).as_deref(), Some("o1"));
-        assert_eq!(result_id(&parts(&[]), Some(&body), &policy), None);
-        assert_eq!(result_id(&parts(&[("location", "/")]), None, &policy), None);
+        assert_eq!(result_id(&with_location.headers, Some(&body), &policy).as_deref(), Some("o1"));
+        assert_eq!(result_id(&with_location.headers, Some(&body), &by_pointer).as_deref(), Some("17"));
+        assert_eq!(result_id(&with_location.headers, None, &by_pointer).as_deref(), Some("o1"));
+        assert_eq!(result_id(&parts(&[]).headers, Some(&body), &policy), None);
+        assert_eq!(result_id(&parts(&[("location", "/")]).headers, None, &policy), None);
     }
 
     #[test]

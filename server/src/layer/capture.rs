@@ -4,9 +4,9 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::response::Parts;
+use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};
@@ -14,6 +14,7 @@ use samekey_core::Policy;
 use tokio::time::{Instant, timeout_at};
 
 use super::Failure;
+use crate::claim::CutShort;
 
 /// Frames that wait for a slow client before the handler's stream is paused.
 const STREAM_BUFFER_FRAMES: usize = 16;
@@ -28,6 +29,18 @@ pub(crate) enum Captured {
     Broken(String),
     /// There is none.
     Failed(Failure),
+    /// The handler gave up on an effect.
+    CutShort(CutShort),
+}
+
+impl Captured {
+    /// The status, if there was an answer.
+    pub(crate) fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Whole(parts, ..) | Self::Streamed(parts, _) => Some(parts.status),
+            Self::Broken(_) | Self::Failed(_) | Self::CutShort(_) => None,
+        }
+    }
 }
 
 /// The rest of a streamed answer, to be driven by the handler's own task.
@@ -41,6 +54,9 @@ pub(crate) async fn capture(response: Response, policy: &Policy) -> (Captured, O
     let (mut parts, mut body) = response.into_parts();
     if let Some(failure) = parts.extensions.remove::<Failure>() {
         return (Captured::Failed(failure), None);
+    }
+    if let Some(how) = parts.extensions.remove::<CutShort>() {
+        return (Captured::CutShort(how), None);
     }
     let held_until = Instant::now() + policy.hold;
     let mut held = BytesMut::new();

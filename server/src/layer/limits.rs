@@ -1,9 +1,7 @@
 //! What the layer holds at most: request bodies in memory, and requests that wait.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use samekey_core::{Actor, Key};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The unit in which bodies are counted; a semaphore cannot count single bytes of large budgets.
@@ -59,58 +57,6 @@ impl Budget {
     }
 }
 
-/// Who waits.
-#[derive(Clone, Debug)]
-pub(crate) struct WaitingRoom {
-    limits: Limits,
-    seats: Arc<Mutex<Seats>>,
-}
-
-#[derive(Debug, Default)]
-struct Seats {
-    all: usize,
-    by_key: HashMap<(Actor, Key), usize>,
-}
-
-/// A place in the waiting room, free again when dropped.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    seats: Arc<Mutex<Seats>>,
-    key: (Actor, Key),
-}
-
-impl WaitingRoom {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, seats: Arc::default() }
-    }
-
-    /// A seat, unless all are taken, or those of this key.
-    pub(crate) fn enter(&self, actor: &Actor, key: &Key) -> Option<Seat> {
-        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (actor.clone(), key.clone());
-        let taken = seats.by_key.get(&key).copied().unwrap_or(0);
-        if seats.all >= self.limits.max_waiters || taken >= self.limits.waiters_per_key {
-            return None;
-        }
-        seats.all += 1;
-        seats.by_key.insert(key.clone(), taken + 1);
-        Some(Seat { seats: Arc::clone(&self.seats), key })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        seats.all -= 1;
-        if let Some(taken) = seats.by_key.get_mut(&self.key) {
-            *taken -= 1;
-            if *taken == 0 {
-                seats.by_key.remove(&self.key);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,20 +71,5 @@ mod tests {
         assert!(budget.grow(&mut two, 6 * UNIT_BYTES));
         drop(one);
         assert!(budget.grow(&mut two, 10 * UNIT_BYTES));
-    }
-
-    #[test]
-    fn seats_are_limited_by_key_and_in_all() {
-        let room = WaitingRoom::new(Limits { max_waiters: 3, waiters_per_key: 2, ..Limits::default() });
-        let ann = Actor::new("ann");
-        let key = |text: &str| text.parse::<Key>().unwrap();
-        let first = room.enter(&ann, &key("a")).unwrap();
-        let _second = room.enter(&ann, &key("a")).unwrap();
-        assert!(room.enter(&ann, &key("a")).is_none(), "two of this key");
-        let _other = room.enter(&Actor::new("bob"), &key("a")).unwrap();
-        assert!(room.enter(&ann, &key("b")).is_none(), "three in all");
-        drop(first);
-        assert!(room.enter(&ann, &key("b")).is_some());
-        assert_eq!(room.seats.lock().unwrap().by_key.len(), 2, "empty entries are removed");
     }
 }

@@ -51,16 +51,19 @@ pub use command::{CommandLayer, Commands};
 pub use limits::Limits;
 pub use operations::{Operation, OperationError, Operations};
 pub use params::Params;
+#[cfg(feature = "cli")]
+pub(crate) use route::register;
 pub use route::{Automatic, Published, Resolve, Route};
 pub(crate) use route::{by_name, published};
-pub use running::Running;
+pub use running::{Means, ResultId, Running};
 pub use service::Idempotency;
-pub(crate) use service::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST};
 
+use crate::claim::WaitingRoom;
 use crate::names;
+use crate::observe::{self, Suspects};
 use crate::routes::{self, Cors, Front, Origin, Prefix};
 use crate::store::Store;
-use limits::{Budget, WaitingRoom};
+use limits::Budget;
 use route::One;
 
 /// Makes a service safe to retry.
@@ -84,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) cors: Cors,
     /// The operations that [`IdempotencyLayer::policy`] named, for the routes.
     pub(crate) policies: Arc<Mutex<Vec<Published>>>,
+    /// Commands that ran a moment ago.
+    pub(crate) suspects: Arc<Suspects>,
 }
 
 impl std::fmt::Debug for IdempotencyLayer {
@@ -104,11 +109,12 @@ impl IdempotencyLayer {
                 resolve: Arc::new(Automatic::default()),
                 key_header: names::KEY,
                 budget: Budget::new(limits.max_buffered_bytes),
-                waiting: WaitingRoom::new(limits),
+                waiting: WaitingRoom::new(limits.max_waiters, limits.waiters_per_key),
                 tracker: TaskTracker::new(),
                 prefix: Prefix::default(),
                 cors: Cors::default(),
                 policies: Arc::default(),
+                suspects: Arc::default(),
             }),
         }
     }
@@ -136,7 +142,7 @@ impl IdempotencyLayer {
     pub fn limits(self, limits: Limits) -> Self {
         self.with(|shared| {
             shared.budget = Budget::new(limits.max_buffered_bytes);
-            shared.waiting = WaitingRoom::new(limits);
+            shared.waiting = WaitingRoom::new(limits.max_waiters, limits.waiters_per_key);
         })
     }
 
@@ -205,6 +211,22 @@ impl IdempotencyLayer {
         }
     }
 
+    /// Tells the gauges about records and about the store's queue, every 15 s for as long as it is polled: spawn it
+    /// beside the server. All other metrics are told by whoever moves them.
+    pub async fn observe(&self) {
+        let mut sampler = observe::Sampler::default();
+        loop {
+            let known = published(&self.shared).into_iter().filter(|operation| !operation.automatic);
+            let known = known.map(|operation| operation.policy.operation.to_string());
+            let contract =
+                |name: &str| by_name(&self.shared, name).filter(|route| route.configured).map(|route| route.policy);
+            if let Err(error) = sampler.look(&self.shared.store, known, contract).await {
+                tracing::warn!(event = "store_error", %error, "the records could not be counted");
+            }
+            tokio::time::sleep(observe::EVERY).await;
+        }
+    }
+
     /// Waits until all handlers have ended; false if some still run after `limit`. Call it after the server has
     /// stopped accepting requests: handlers outlive the connections of their clients.
     pub async fn drain(&self, limit: Duration) -> bool {
@@ -217,6 +239,8 @@ impl<S> Layer<S> for IdempotencyLayer {
     type Service = Idempotency<S>;
 
     fn layer(&self, inner: S) -> Idempotency<S> {
+        // Not before: a layer that no service has makes no records, and its defaults are nobody's contract.
+        route::register(self.shared.store.policies(), &self.shared.resolve.operations());
         Idempotency { inner, shared: Arc::clone(&self.shared) }
     }
 }
@@ -235,6 +259,12 @@ pub enum Failure {
         detail: String,
     },
 }
+
+/// In the extensions of a request under a claim: from this moment on others may settle the record, so nothing may be
+/// begun any more. Whoever waited before the first byte, for a connection say, looks at it again.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "the binary's forwarding looks at it"))]
+pub(crate) struct NotAfter(pub(crate) tokio::time::Instant);
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {

@@ -12,6 +12,8 @@ use samekey_core::{KeyRule, Policy, PolicyError};
 
 use super::Shared;
 use super::params::Params;
+use crate::observe::Unprotected;
+use crate::store::Policies;
 
 /// The operation of one request.
 #[derive(Clone, Debug)]
@@ -94,6 +96,17 @@ pub(crate) fn publish(shared: &Shared, operation: Published) {
     let mut known = shared.policies.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|other| other.policy.operation != operation.policy.operation);
     known.push(operation);
+}
+
+/// Makes the contracts known by which the store looks after the records of these operations in the background.
+pub(crate) fn register(policies: &Policies, operations: &[Published]) {
+    for operation in operations {
+        if operation.automatic {
+            policies.add_others(Arc::clone(&operation.policy));
+        } else {
+            policies.add_under(&operation.policy, operation.automatic_name());
+        }
+    }
 }
 
 /// Every operation of a layer, each name once.
@@ -247,17 +260,30 @@ pub(crate) enum Coverage {
 }
 
 pub(crate) fn coverage(method: &Method, keyed: bool, route: &Route) -> Coverage {
-    let may_be = match *method {
-        Method::POST | Method::PATCH => true,
-        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::CONNECT => false,
-        _ => route.configured,
-    };
     let asked = match route.policy.key {
         KeyRule::Required => true,
         KeyRule::Optional => keyed,
         KeyRule::Ignore => false,
     };
-    if may_be && asked { Coverage::Covered } else { Coverage::Passes { keyed } }
+    if may_be_one(method, route) && asked { Coverage::Covered } else { Coverage::Passes { keyed } }
+}
+
+/// Whether the method is one of commands.
+fn may_be_one(method: &Method, route: &Route) -> bool {
+    match *method {
+        Method::POST | Method::PATCH => true,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::CONNECT => false,
+        _ => route.configured,
+    }
+}
+
+/// Why a command that passes is not protected; `None`: it is none, or wants no protection.
+pub(crate) fn unprotected(method: &Method, keyed: bool, route: &Route) -> Option<Unprotected> {
+    match (may_be_one(method, route), route.policy.key) {
+        (true, KeyRule::Optional) if !keyed => Some(Unprotected::NoKey),
+        (true, KeyRule::Ignore) => Some(Unprotected::Ignored),
+        _ => keyed.then_some(Unprotected::Ignored),
+    }
 }
 
 #[cfg(test)]

@@ -14,24 +14,24 @@ use http::response::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use samekey_core::answer::{Head, Meaning, meaning, panicked, said};
-use samekey_core::claim::{Event, Fence, Finish, Reason, Record, Say, State, Terminal};
+use samekey_core::answer::{Head, Meaning, meaning, panicked};
+use samekey_core::claim::{Finish, Reason, Record, Terminal};
 use samekey_core::problem::Code;
 use samekey_core::receipt::{Receipt, Word};
-use samekey_core::{Keep, Key, Policy};
+use samekey_core::{Actor, Keep, OutcomeClass};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 use super::answer;
 use super::capture::Captured;
-use super::{Failure, Running, Shared};
+use super::record::Thread;
+use super::{Failure, Running, Shared, running};
+use crate::claim::{Asked, Attempt, CutShort, OPEN, Otherwise};
+use crate::observe;
 use crate::problem::Problem;
-use crate::store::{Applied, Ask, Found, Hold, RecordId, StoreError, StoredResponse, Told};
-
-/// Between two tries to store how an attempt ended.
-const FINISH_RETRY: Duration = Duration::from_millis(100);
+use crate::store::{Applied, Ask, Hold, Note, RecordId, StoreError, StoredResponse, Told};
 
 /// What the request's future hears.
 pub(crate) enum Heard<H> {
@@ -43,16 +43,12 @@ pub(crate) enum Heard<H> {
     Refused(Problem),
 }
 
-/// The claim of one delivery and everything its end needs.
-pub(crate) struct Attempt {
-    shared: Arc<Shared>,
-    id: RecordId,
-    operation: String,
-    fence: Fence,
-    policy: Arc<Policy>,
-    key: Key,
-    hold: Hold,
-    deadline: Instant,
+/// The claim of one delivery, while its handler runs.
+struct Run {
+    attempt: Arc<Attempt>,
+    /// Renews the claim for as long as the handler may answer, and no longer: a handler's own tasks may outlive it.
+    _hold: Hold,
+    thread: Thread,
     passes_405: bool,
 }
 
@@ -67,69 +63,56 @@ pub(crate) trait Start: Sized + Send + 'static {
 pub(crate) async fn run<H: Start>(
     shared: Arc<Shared>,
     ask: Ask,
+    thread: Thread,
     passes_405: bool,
     handler: H,
     heard: oneshot::Sender<Heard<H>>,
 ) {
-    let (asked_at, asked) = (Instant::now(), shared.store.clock().monotonic());
-    let told = match shared.store.deliver(ask.clone()).await {
+    let asked = Asked::now(&shared.store);
+    let claimed = thread.store(shared.store.deliver(ask.clone())).instrument(observe::claim_span(&ask.operation));
+    let told = match claimed.await {
         Ok(told) => told,
         Err(error) => return drop(heard.send(Heard::Refused(error.into()))),
     };
-    let (Say::Run(fence), Some(found)) = (told.say, told.found.as_ref()) else {
+    let Some((attempt, hold)) = Attempt::won(&shared.store, &ask, &told, asked) else {
         return drop(heard.send(Heard::Told(Box::new((told, handler)))));
     };
-    let running = Running::new(&ask, found, fence, &shared.store);
-    let hold = shared.store.hold(found.id, fence, &ask.policy, asked);
-    // The store's deadline is later than this one: it read its clock after we read ours.
-    let deadline = asked_at + ask.policy.timeout;
-    let attempt = Attempt {
-        id: found.id,
-        operation: found.operation.clone(),
-        shared,
-        passes_405,
-        fence,
-        policy: ask.policy,
-        key: ask.key,
-        hold,
-        deadline,
-    };
-    if asked_at.elapsed() > attempt.policy.lease / 3
-        && let Err(refusal) = attempt.prove().await
-    {
+    thread.claimed(attempt.id);
+    suspect(&shared, &ask, &thread, attempt.id);
+    if let Err(refusal) = attempt.prove_if_late(asked).await {
         return drop(heard.send(Heard::Answer(refusal.into_response())));
     }
-    let (captured, task) = handler.start(running, attempt.drop_at());
+    let _runs = observe::in_flight(&thread.label);
+    let attempt = Arc::new(attempt);
+    let upstream = observe::upstream_span(&attempt.operation, attempt.fence);
+    let running = Running::new(Arc::clone(&attempt));
+    let (captured, task) = upstream.in_scope(|| handler.start(running, attempt.drop_at()));
+    let run = Run { attempt, _hold: hold, thread, passes_405 };
     let mut heard = Some(heard);
-    attempt
-        .supervise(captured, task, &mut |response| {
-            if let Some(heard) = heard.take() {
-                // A client that hung up hears nothing; the record holds the answer for its retry.
-                let _ = heard.send(Heard::Answer(response));
-            }
-        })
-        .await;
+    run.supervise(captured, task, &mut |response| {
+        if let Some(heard) = heard.take() {
+            // A client that hung up hears nothing; the record holds the answer for its retry.
+            let _ = heard.send(Heard::Answer(response));
+        }
+    })
+    .await;
 }
 
-impl Attempt {
-    /// Before this moment the handler must be gone: from then on the record may be settled from outside.
-    fn drop_at(&self) -> Instant {
-        let probe_after = self.policy.probe_after();
-        // Nobody calls the claim lapsed before its last proof is a lease old; that moment may have passed already.
-        let proved_ago = self.shared.store.clock().monotonic().saturating_sub(self.hold.proved_at());
-        let now = Instant::now();
-        let lapses = now.checked_sub(proved_ago).unwrap_or(now) + self.policy.lease;
-        lapses.min(self.deadline) + probe_after.saturating_sub((probe_after / 10).min(Duration::from_secs(1)))
+/// Tells of a command that looks like a retry under a new key.
+fn suspect(shared: &Shared, ask: &Ask, thread: &Thread, record: RecordId) {
+    if ask.actor == Actor::anonymous() || shared.actor.key_is_the_secret() || !thread.has_body {
+        return;
     }
-
-    async fn prove(&self) -> Result<(), Problem> {
-        match self.shared.store.apply(self.id, Arc::clone(&self.policy), Event::Start(self.fence), None).await {
-            Ok(Applied { refused: None, .. }) => Ok(()),
-            Ok(Applied { record, .. }) => Err(self.now_uncertain(record.as_ref())),
-            Err(error) => Err(error.into()),
-        }
+    let store = &shared.store;
+    let ran = shared.suspects.ran(&ask.actor, &ask.operation, &ask.fingerprint, &ask.key, store.clock().monotonic());
+    if let Some(ago) = ran {
+        let key_hash = store.log_hash("key", ask.key.expose());
+        let actor_hash = store.log_hash("actor", ask.actor.stored());
+        observe::suspected_duplicate(&thread.label, &ask.operation, record, &key_hash, &actor_hash, ago);
     }
+}
 
+impl Run {
     /// Waits for the handler up to the deadline, tells the caller, and goes on listening for a late answer.
     async fn supervise(
         self,
@@ -137,24 +120,28 @@ impl Attempt {
         task: JoinHandle<()>,
         tell: &mut (impl FnMut(Response) + Send),
     ) {
-        let mut until = self.deadline;
+        let began = Instant::now();
+        let mut until = self.attempt.deadline;
         let outcome = tokio::select! {
             outcome = &mut captured => outcome,
-            () = sleep_until(self.deadline) => {
+            () = sleep_until(self.attempt.deadline) => {
                 // One try: the caller must not wait for a store that fails, and past its deadline the claim lapses
                 // into the same state by itself.
                 let applied = self.finish(Finish::Uncertain(Reason::Deadline), None, until).await;
-                until = self.drop_at();
+                until = self.attempt.drop_at();
                 tell(self.timed_out(applied.ok().and_then(|applied| applied.record).as_ref()));
                 tokio::select! {
                     outcome = &mut captured => outcome,
                     () = sleep_until(until) => {
                         task.abort();
+                        observe::handled(&self.thread.label, None, began.elapsed());
                         return;
                     }
                 }
             }
         };
+        let status = outcome.as_ref().ok().and_then(Captured::status);
+        observe::handled(&self.thread.label, status, began.elapsed());
         tell(match outcome {
             Ok(captured) => self.conclude(captured, until).await,
             Err(_) => match task.await {
@@ -177,6 +164,7 @@ impl Attempt {
                     .conclude_uncertain(Reason::NoAnswer, &format!("it gave no answer ({detail})"), until)
                     .await;
             }
+            Captured::CutShort(how) => return self.conclude_cut_short(how, until).await,
             Captured::Failed(Failure::NotSent { detail }) => return self.conclude_not_sent(detail, until).await,
             Captured::Whole(mut parts, bytes, trailers) => {
                 if let Some(trailers) = &trailers {
@@ -191,17 +179,14 @@ impl Attempt {
             let applied = self.finish(Finish::Released { not_before: None }, None, until).await;
             return self.settled(applied, |_| answer::first(parts, body, Receipt::of(Word::NotCovered))).await;
         }
-        let now = self.shared.store.now();
-        let said = parts.headers.get(crate::names::OUTCOME).and_then(|value| {
-            let said = said(value.as_bytes());
-            if said.is_none() {
-                tracing::warn!(event = "outcome_unknown", value = ?value, "Samekey-Outcome is none of terminal, released, uncertain");
-            }
-            said
-        });
+        let now = self.attempt.store.now();
+        let said = running::outcome_of(&parts);
         let head = Head { status: parts.status.as_u16(), retry_after: answer::retry_after(&parts, now), said };
-        match meaning(head, &self.policy) {
+        match meaning(head, &self.attempt.policy) {
             Meaning::Uncertain => {
+                if said == Some(OutcomeClass::Uncertain) {
+                    return self.conclude_uncertain(Reason::Holder, "whoever ran it says so", until).await;
+                }
                 let why = format!("the service answered {}, which does not tell", parts.status.as_u16());
                 self.conclude_uncertain(Reason::Status, &why, until).await
             }
@@ -225,23 +210,24 @@ impl Attempt {
         reason: Option<Reason>,
         until: Instant,
     ) -> Response {
-        let full = whole.as_ref().filter(|_| self.policy.keep == Keep::Full);
+        let full = whole.as_ref().filter(|_| self.attempt.policy.keep == Keep::Full);
         let terminal = Terminal {
             status: Some(parts.status.as_u16()),
             reason,
-            result_id: answer::result_id(&parts, whole.as_ref(), &self.policy),
+            result_id: running::result_id_of(&parts)
+                .or_else(|| answer::result_id(&parts.headers, whole.as_ref(), &self.attempt.policy)),
             has_response: full.is_some(),
         };
         // Without its body an answer keeps its headers: `Location` goes with `response_not_stored`.
-        let stored = answer::stored(&parts, full.unwrap_or(&Bytes::new()), &self.policy);
+        let stored = answer::stored(&parts, full.unwrap_or(&Bytes::new()), &self.attempt.policy);
         let applied = self.finish(Finish::Terminal(terminal), Some(stored), until).await;
         self.settled(applied, |receipt| answer::first(parts, body, receipt)).await
     }
 
     async fn conclude_panic(&self, until: Instant) -> Response {
-        tracing::error!(event = "handler_panicked", operation = self.operation, "the handler panicked");
+        tracing::error!(event = "handler_panicked", operation = self.attempt.operation, "the handler panicked");
         let (parts, body) = answer::panicked().into_parts();
-        match panicked(&self.policy) {
+        match panicked(&self.attempt.policy) {
             Meaning::Released { .. } => {
                 let applied = self.finish(Finish::Released { not_before: None }, None, until).await;
                 self.settled(applied, |receipt| answer::first(parts, body, receipt)).await
@@ -252,6 +238,17 @@ impl Attempt {
                 self.conclude_terminal(parts, Some(bytes), body, Some(Reason::Panic), until).await
             }
         }
+    }
+
+    /// The handler ended by the error of an effect.
+    async fn conclude_cut_short(&self, how: CutShort, until: Instant) -> Response {
+        // What was not called for the store's sake is as what was cut off by a crash: only a journal shows that there
+        // was nothing else.
+        if how == CutShort::NotDone || (how == CutShort::NotCalled && self.attempt.policy.journaled) {
+            let applied = self.finish(Finish::Released { not_before: None }, None, until).await;
+            return self.settled(applied, |receipt| self.attempt.released(receipt).into_response()).await;
+        }
+        self.conclude_uncertain(Reason::Holder, OPEN, until).await
     }
 
     async fn conclude_not_sent(&self, detail: String, until: Instant) -> Response {
@@ -266,114 +263,38 @@ impl Attempt {
 
     async fn conclude_uncertain(&self, reason: Reason, why: &str, until: Instant) -> Response {
         let applied = self.finish(Finish::Uncertain(reason), None, until).await;
-        tracing::warn!(
-            event = "uncertain",
-            operation = self.operation,
-            record = self.id.0,
-            attempt = self.fence.attempt,
-            reason = reason.as_str(),
-            "outcome unknown: {why}"
-        );
-        self.settled(applied, |receipt| self.uncertain(why).receipt(receipt).into_response()).await
+        self.attempt.tell_uncertain(reason, why, self.thread.trace_id.as_deref());
+        self.settled(applied, |receipt| self.attempt.uncertain(why).receipt(receipt).into_response()).await
     }
 
-    /// Writes how the attempt ended. What cannot be stored is held and tried until the given moment.
     async fn finish(
         &self,
         finish: Finish,
         response: Option<StoredResponse>,
         until: Instant,
     ) -> Result<Applied, StoreError> {
-        let event = Event::Finish(self.fence, finish);
-        loop {
-            let store = &self.shared.store;
-            match store.apply(self.id, Arc::clone(&self.policy), event.clone(), response.clone()).await {
-                Err(error) if Instant::now() + FINISH_RETRY < until && !error.is_closed() => {
-                    tracing::error!(event = "store_error", record = self.id.0, error = %error, "the end of an attempt waits for the store");
-                    sleep(FINISH_RETRY).await;
-                }
-                result => return result,
-            }
-        }
+        let Attempt { operation, fence, id, .. } = &*self.attempt;
+        let span = observe::finish_span(operation, *fence, *id);
+        self.thread.store(self.attempt.finish(finish, response, Note::default(), until)).instrument(span).await
     }
 
     /// What the caller hears once the end is written: what the record says now, never more.
     async fn settled(&self, applied: Result<Applied, StoreError>, own: impl FnOnce(Receipt) -> Response) -> Response {
-        match applied {
-            Ok(Applied { record: Some(record), refused: None }) if record.state != State::Uncertain => {
-                own(record.receipt())
-            }
-            Ok(Applied { record, refused: None }) => match &record {
-                // Uncertain after all: an effect is open, or an earlier attempt may have had its effect.
-                Some(record) if record.reason.is_some_and(|reason| matches!(reason, Reason::EarlierAttempt)) => {
-                    self.now_uncertain(Some(record)).into_response()
-                }
-                Some(record) => own(record.receipt()),
-                None => self.now_uncertain(None).into_response(),
-            },
-            Ok(Applied { record, refused: Some(_) }) => {
-                tracing::error!(
-                    event = "stale_finish",
-                    operation = self.operation,
-                    record = self.id.0,
-                    attempt = self.fence.attempt,
-                    state = record.as_ref().map(|record| record.state.as_str()),
-                    "an attempt ended after its record was settled otherwise"
-                );
-                self.settled_otherwise(record).await
-            }
-            Err(error) => {
-                tracing::error!(event = "store_error", record = self.id.0, error = %error, "the end of an attempt could not be stored");
-                self.uncertain("its answer could not be stored").into_response()
-            }
-        }
-    }
-
-    /// Somebody else ended the record: its answer is the only one that was or will be given.
-    async fn settled_otherwise(&self, record: Option<Record>) -> Response {
-        let Some(record) = record else { return self.now_uncertain(None).into_response() };
-        match record.state {
-            State::Completed | State::Failed | State::Expired => match self.shared.store.response(self.id).await {
-                Ok(Some(stored)) if record.has_response => answer::replay(&record, stored),
-                _ => {
-                    let found = Some(Found { id: self.id, operation: self.operation.clone(), record });
-                    let told =
-                        Told { say: Say::Replay, found, response: None, profile: None, now: self.shared.store.now() };
-                    answer::refusal(Code::ResponseNotStored, &told, &self.key, &self.policy).into_response()
-                }
-            },
-            State::InProgress | State::Released | State::Uncertain => self.now_uncertain(Some(&record)).into_response(),
-        }
-    }
-
-    fn uncertain(&self, why: &str) -> Problem {
-        let hint = "It will not run again by itself. Do not send the command with another key before it is settled.";
-        Problem::new(Code::OutcomeUncertain, format!("Whether the command took effect is unknown: {why}. {hint}"))
-            .about(&self.operation)
-    }
-
-    fn now_uncertain(&self, record: Option<&Record>) -> Problem {
-        let problem = self.uncertain("the claim was lost while it ran");
-        match record {
-            Some(record) => problem.receipt(record.receipt()),
-            None => problem,
+        match self.attempt.ended(applied).await {
+            Ok(record) => own(record.receipt()),
+            Err(Otherwise::Replay(outcome)) => outcome.into_response(),
+            Err(Otherwise::Refused(problem)) => problem.into_response(),
+            Err(Otherwise::Stale(record)) => self.attempt.lost(record.as_deref()).into_response(),
         }
     }
 
     fn timed_out(&self, record: Option<&Record>) -> Response {
-        tracing::warn!(
-            event = "uncertain",
-            operation = self.operation,
-            record = self.id.0,
-            attempt = self.fence.attempt,
-            reason = Reason::Deadline.as_str(),
-            "no answer within the timeout"
-        );
+        self.attempt.tell_uncertain(Reason::Deadline, "no answer within the timeout", self.thread.trace_id.as_deref());
         let detail = format!(
             "No whole answer within {} ms. A late answer will be kept; send the same request with the same key to get it.",
-            self.policy.timeout.as_millis()
+            self.attempt.policy.timeout.as_millis()
         );
-        let problem = Problem::new(Code::UpstreamTimeout, detail).about(&self.operation);
+        let problem = Problem::new(Code::UpstreamTimeout, detail).about(&self.attempt.operation);
         match record {
             Some(record) => problem.receipt(record.receipt()),
             None => problem,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -10,25 +9,27 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::Request;
 use http::request::Parts;
-use samekey_core::claim::decide::without_running;
-use samekey_core::claim::{Event, Say, State};
+use samekey_core::claim::Say;
 use samekey_core::problem::Code;
 use samekey_core::receipt::{Receipt, Word};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tower::{Service, ServiceExt};
+use tracing::Instrument;
 
 use super::capture::{Captured, capture};
 use super::limits::Reserved;
 use super::params::Params;
-use super::route::{Coverage, Route, coverage};
+use super::route::{Coverage, Route, coverage, unprotected};
 use super::run::{Heard, Start, run, spawn, with_trailers};
-use super::{Failure, Running, Shared, admit, answer, record};
+use super::{Failure, NotAfter, Running, Shared, admit, answer, record};
+use crate::claim::wait;
 use crate::names;
+use crate::observe;
 use crate::problem::Problem;
 use crate::routes::Origin;
-use crate::store::{Ask, Told};
+use crate::store::Ask;
 
 /// What [`super::IdempotencyLayer`] makes of a service.
 #[derive(Clone)]
@@ -78,9 +79,15 @@ where
         let route = shared.resolve.route(&parts);
         match coverage(&parts.method, parts.headers.contains_key(&shared.key_header), &route) {
             Coverage::Passes { keyed } => {
+                let arrived = Instant::now();
+                let label = observe::label(route.configured, &route.operation);
+                if let Some(reason) = unprotected(&parts.method, keyed, &route) {
+                    observe::unprotected(&label, reason);
+                }
                 let answered = inner.call(Request::from_parts(parts, body));
                 Box::pin(async move {
                     let mut response = answered.await?.into_response();
+                    observe::passed(&label, arrived.elapsed());
                     names::strip_ours(response.headers_mut());
                     if keyed {
                         response.headers_mut().insert(names::STATE, names::value(&Receipt::of(Word::NotCovered)));
@@ -90,9 +97,10 @@ where
             }
             Coverage::Covered => Box::pin(async move {
                 let request_id = super::request_id(&mut parts);
-                let mut seen = record::Seen::new(&shared, &parts, &request_id, &route.operation);
+                let mut seen = record::Seen::new(&shared, &parts, &request_id, &route);
+                let span = seen.span();
                 let delivery = Covered { shared: &shared, route, request_id, expected_actor };
-                let mut response = delivery.answer(parts, body, inner, &mut seen).await;
+                let mut response = delivery.answer(parts, body, inner, &mut seen).instrument(span).await;
                 seen.finish(&mut response);
                 shared.cors.expose(origin.as_ref(), response.headers_mut());
                 Ok(response)
@@ -162,6 +170,7 @@ impl Covered<'_> {
         // Boxed, so that a waiter does not carry what reading a body needs.
         let admit::Read { bytes, trailers, reserved } =
             Box::pin(admit::body(&parts, body, &policy, &self.shared.budget)).await?;
+        seen.thread.has_body = !bytes.is_empty();
         let params = match self.route.params.clone() {
             Some(params) => params,
             None => Params::of_axum(&mut parts).await,
@@ -196,15 +205,18 @@ impl Covered<'_> {
                 policy: Arc::clone(&policy),
                 fence_credentials: admit::fences(self.shared, &policy),
             };
-            let told = match self.shared.store.peek(&ask).await? {
+            let told = match seen.thread.store(self.shared.store.peek(&ask)).await? {
                 Some(told) => told,
                 None => {
+                    seen.asks_to_run(true);
                     let (heard, hears) = oneshot::channel();
-                    spawn(&self.shared.tracker, run(Arc::clone(self.shared), ask.clone(), passes_405, handler, heard));
+                    let (shared, thread) = (Arc::clone(self.shared), seen.thread.clone());
+                    spawn(&self.shared.tracker, run(shared, ask.clone(), thread, passes_405, handler, heard));
                     match hears.await {
                         Ok(Heard::Answer(response)) => return Ok(response),
                         Ok(Heard::Refused(problem)) => return Err(problem),
                         Ok(Heard::Told(back)) => {
+                            seen.asks_to_run(false);
                             let told;
                             (told, handler) = *back;
                             told
@@ -233,73 +245,18 @@ impl Covered<'_> {
                 Say::Wait => {
                     // A waiter holds neither the body nor its share of the budget.
                     drop(handler);
-                    return self.wait(patience, &ask, told, seen).await;
+                    let Some(_seat) = self.shared.waiting.enter(&ask.actor, &ask.key) else {
+                        return Err(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy));
+                    };
+                    seen.waits();
+                    let _waits = observe::waiting(&seen.thread.label);
+                    let told = wait(&self.shared.store, &ask, told, patience).await?;
+                    seen.told(&told);
+                    return answer::outcome(&told, &ask).map(IntoResponse::into_response);
                 }
-                _ => return say(&told, &ask),
+                _ => return answer::outcome(&told, &ask).map(IntoResponse::into_response),
             }
         }
-    }
-
-    /// A waiter never becomes a runner.
-    async fn wait(
-        &self,
-        patience: Duration,
-        ask: &Ask,
-        mut told: Told,
-        seen: &mut record::Seen,
-    ) -> Result<Response, Problem> {
-        let until = Instant::now() + patience;
-        let Some(_seat) = self.shared.waiting.enter(&ask.actor, &ask.key) else {
-            return Err(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy));
-        };
-        let mut watch = self.shared.store.watch(ask);
-        seen.waited();
-        loop {
-            // Subscribed first, then looked: no change falls between the two.
-            match self.shared.store.peek(ask).await? {
-                Some(now) if now.say == Say::Wait => told = now,
-                Some(now) => {
-                    seen.told(&now);
-                    return say(&now, ask);
-                }
-                // Something would be written: a lapsed claim is judged, everything else is somebody else's turn.
-                None => match self.shared.store.find(ask).await? {
-                    Some(found) if found.record.state == State::InProgress => {
-                        self.shared.store.apply(found.id, Arc::clone(&ask.policy), Event::Tick, None).await?;
-                        continue;
-                    }
-                    found => {
-                        let code =
-                            found.as_ref().map_or(Code::OperationReleased, |found| without_running(found.record.state));
-                        let told = Told { found, now: self.shared.store.now(), ..told };
-                        seen.told(&told);
-                        return Err(answer::refusal(code, &told, &ask.key, &ask.policy));
-                    }
-                },
-            }
-            let lapses = told.found.as_ref().map_or(Duration::MAX, |found| found.record.lease_until.since(told.now));
-            let look_again = Instant::now() + lapses.clamp(LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST);
-            tokio::select! {
-                () = watch.changed() => {}
-                () = sleep_until(look_again) => {}
-                () = sleep_until(until) => return Err(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy)),
-            }
-        }
-    }
-}
-
-/// How soon a waiter looks whether a lease that should have lapsed did.
-pub(crate) const LOOK_AGAIN_LEAST: Duration = Duration::from_millis(100);
-/// A waiter looks at least this often, should a wake-up be lost with its process.
-pub(crate) const LOOK_AGAIN_MOST: Duration = Duration::from_secs(5);
-
-/// What a delivery hears that does not run.
-fn say(told: &Told, ask: &Ask) -> Result<Response, Problem> {
-    match (told.say, &told.found, &told.response) {
-        (Say::Replay, Some(found), Some(response)) => Ok(answer::replay(&found.record, response.clone())),
-        (Say::Refuse(code), ..) => Err(answer::refusal(code, told, &ask.key, &ask.policy)),
-        (Say::Closed, ..) => Err(answer::refusal(Code::KeyClosed, told, &ask.key, &ask.policy)),
-        _ => Err(Problem::new(Code::StoreUnavailable, "The record could not be read. Nothing was run.")),
     }
 }
 
@@ -325,6 +282,7 @@ where
     fn start(mut self, running: Running, drop_at: Instant) -> (oneshot::Receiver<Captured>, JoinHandle<()>) {
         self.parts.headers.insert(names::REQUEST_ID, self.request_id);
         running.tell(&mut self.parts);
+        self.parts.extensions.insert(NotAfter(drop_at));
         // A length leaves no place for trailers; an announcement without them is none.
         let gone = if self.trailers.is_some() { http::header::CONTENT_LENGTH } else { http::header::TRAILER };
         self.parts.headers.remove(gone);

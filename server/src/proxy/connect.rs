@@ -21,10 +21,25 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tower::Service;
 
 /// Finds an upstream that vanished without a word under a long answer.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
+
+tokio::task_local! {
+    /// Until when the request that waits for a connection may be sent. A connection that is opened for the pool, by a
+    /// task of its own, waits for no request.
+    static NOT_AFTER: Instant;
+}
+
+/// Sends no request on a connection that was opened after this moment.
+pub(super) async fn within<F: Future>(not_after: Option<Instant>, request: F) -> F::Output {
+    match not_after {
+        Some(moment) => NOT_AFTER.scope(moment, request).await,
+        None => request.await,
+    }
+}
 
 /// Why TLS cannot be spoken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,9 +116,14 @@ impl Service<Uri> for Connector {
     fn call(&mut self, upstream: Uri) -> Self::Future {
         let (connecting, limit) = (self.inner.call(upstream), self.limit);
         Box::pin(async move {
-            match tokio::time::timeout(limit, connecting).await {
-                Ok(connected) => connected,
-                Err(_) => Err("connecting took too long".into()),
+            let connected = match tokio::time::timeout(limit, connecting).await {
+                Ok(connected) => connected?,
+                Err(_) => return Err("connecting took too long".into()),
+            };
+            // A process that was stopped meanwhile finds itself connected, and its claim settled by others.
+            match NOT_AFTER.try_with(|moment| Instant::now() >= *moment) {
+                Ok(true) => Err("the claim was over before the connection was open".into()),
+                _ => Ok(connected),
             }
         })
     }

@@ -11,6 +11,8 @@
 //! * **Everything else** (reset, end of file, an answer that does not parse) arose after
 //!   serialising had begun, and the upstream may have seen the whole request.
 //!
+//! A connection that was opened after the claim was over is not used: nothing was sent.
+//!
 //! `retry_canceled_requests` of hyper-util stays on: it resends exactly the second kind, and only
 //! if the connection was a used one. A request of which one byte may have left is never resent.
 //!
@@ -35,12 +37,13 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::Instant;
 
-use super::connect::{Connector, TlsError};
+use super::connect::{Connector, TlsError, within};
 use super::trailers::{self, Trailed};
 use super::tunnel::{Asked, Tunnels};
 use super::{forwarded, hop};
-use crate::layer::{Failure, Trusted};
+use crate::layer::{Failure, NotAfter, Trusted};
 use crate::names;
 use crate::problem::plain;
 
@@ -232,6 +235,7 @@ impl tower::Service<Request<Body>> for Forward {
         let tunnel = if under_claim { None } else { Asked::take(&mut request) };
         let tunnels = self.tunnels.clone();
         let trailers = trailers::are_wanted(request.headers());
+        let not_after = request.extensions().get().map(|NotAfter(moment)| *moment);
         let sent = self.outgoing(request).map(|mut outgoing| {
             if let Some(tunnel) = &tunnel {
                 tunnel.announce(outgoing.headers_mut());
@@ -240,7 +244,10 @@ impl tower::Service<Request<Body>> for Forward {
         });
         Box::pin(async move {
             let answer = match sent {
-                Ok(answer) => answer.await.map_err(|error| classify(&error)),
+                Ok(_) if not_after.is_some_and(|moment| Instant::now() >= moment) => {
+                    Err(not_sent("The claim was over before the request was sent."))
+                }
+                Ok(answer) => within(not_after, answer).await.map_err(|error| classify(&error)),
                 Err((status, why)) => return Ok(plain(status, why)),
             };
             Ok(match (answer, tunnel) {

@@ -1,7 +1,6 @@
 //! The proxy is the idempotency layer over a service that forwards: one implementation of the
 //! rules, whether the handler is a function in this process or a server behind a socket.
 
-pub(crate) mod admin;
 mod arriving;
 pub(crate) mod ask;
 mod connect;
@@ -11,6 +10,7 @@ mod guard;
 mod hop;
 pub(crate) mod listen;
 mod outgoing;
+pub(crate) mod probe;
 mod socket;
 mod trailers;
 mod tunnel;

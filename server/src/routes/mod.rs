@@ -33,6 +33,7 @@ pub use place::{Prefix, PrefixError};
 
 use crate::layer::{Route, Shared, admit, by_name, request_id};
 use crate::names;
+use crate::observe;
 use crate::problem::{Place, Problem};
 use crate::store::Ask;
 
@@ -123,15 +124,17 @@ impl Caller {
         if let Some(tag) = shared.actor.tag(actor, &shared.store) {
             headers.insert(names::ACTOR, tag);
         }
-        tracing::info!(
-            event,
-            request_id = self.request_id.to_str().unwrap_or("-"),
-            operation = %operation,
-            state = headers.get(names::STATE).and_then(|state| state.to_str().ok()),
-            key_hash = shared.store.log_hash("key", key.expose()),
-            actor_hash = shared.store.log_hash("actor", actor.stored()),
-            status,
-        );
+        if observe::tells_of_requests() {
+            observe::asked(&observe::Asked {
+                event,
+                request_id: self.request_id.to_str().unwrap_or("-"),
+                operation,
+                state: headers.get(names::STATE).and_then(|state| state.to_str().ok()),
+                key_hash: &shared.store.log_hash("key", key.expose()),
+                actor_hash: &shared.store.log_hash("actor", actor.stored()),
+                status,
+            });
+        }
         response
     }
 }

@@ -8,15 +8,17 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
-use samekey_core::Timestamp;
 use samekey_core::claim::{Ended, Event, Reason, Record, State as RecordState};
 use samekey_core::problem::Next;
 use samekey_core::receipt::{Receipt, Word};
+use samekey_core::{Policy, Timestamp};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::Caller;
-use crate::layer::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST, Shared, admit};
+use crate::claim::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST};
+use crate::layer::answer::settles_by_itself;
+use crate::layer::{Shared, admit};
 use crate::names;
 use crate::problem::{Problem, delay_seconds};
 use crate::store::{Ask, Found, Store};
@@ -84,8 +86,8 @@ pub(super) fn answer(found: Option<&Found>, ask: &Ask, store: &Store) -> Respons
     let key_hash = store.log_hash("key", ask.key.expose());
     let (body, receipt, retry_after) = match found {
         Some(found) => {
-            let retry_after = retry_after(&found.record, now);
-            (described(found, &key_hash, now), found.record.receipt(), retry_after)
+            let retry_after = retry_after(&found.record, &ask.policy, now);
+            (described(found, retry_after, &key_hash, now), found.record.receipt(), retry_after)
         }
         None => {
             let next = Next::RetrySameKey.as_str();
@@ -107,16 +109,17 @@ pub(super) fn answer(found: Option<&Found>, ask: &Ask, store: &Store) -> Respons
     response
 }
 
-fn retry_after(record: &Record, now: Timestamp) -> Option<Duration> {
+fn retry_after(record: &Record, policy: &Policy, now: Timestamp) -> Option<Duration> {
     match record.state {
         RecordState::InProgress => Some(ASK_AGAIN),
+        RecordState::Uncertain => settles_by_itself(record, policy, now),
         RecordState::Released => record.not_before.map(|moment| moment.since(now)).filter(|wait| !wait.is_zero()),
         _ => None,
     }
 }
 
 /// Public of a record is what its own deliveries would hear.
-fn described(found: &Found, key_hash: &str, now: Timestamp) -> Value {
+fn described(found: &Found, retry_after: Option<Duration>, key_hash: &str, now: Timestamp) -> Value {
     let Found { operation, record, .. } = found;
     let receipt = record.receipt();
     let closed = record.ended == Some(Ended::Closed);
@@ -138,7 +141,7 @@ fn described(found: &Found, key_hash: &str, now: Timestamp) -> Value {
     if matches!(receipt.word, Word::Completed | Word::Failed) {
         tell("response_stored", kept.into());
     }
-    tell("retry_after", retry_after(record, now).map(delay_seconds).into());
+    tell("retry_after", retry_after.map(delay_seconds).into());
     tell("created_at", record.created_at.as_millis().into());
     tell("finished_at", record.finished_at.map(Timestamp::as_millis).into());
     tell("expires_at", record.expires_at.map(Timestamp::as_millis).into());

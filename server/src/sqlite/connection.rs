@@ -29,6 +29,15 @@ pub(super) fn check(conn: &Connection) -> Result<(), StoreError> {
             "the database {name:?} is attached, and a commit over several files is not one; use a connection without it"
         )));
     }
+    let journal: String = conn
+        .prepare_cached("PRAGMA main.journal_mode")
+        .and_then(|mut mode| mode.query_row([], |row| row.get(0)))
+        .map_err(of)?;
+    if journal.eq_ignore_ascii_case("off") {
+        return Err(StoreError::misuse(
+            "without a journal (journal_mode = OFF) nothing can be rolled back; use WAL or another mode",
+        ));
+    }
     let shadowed = conn
         .prepare_cached(
             "SELECT 1 FROM temp.sqlite_schema WHERE name LIKE 'samekey!_%' ESCAPE '!' OR name = 'idempotency_keys'",

@@ -39,17 +39,16 @@ mod tests;
 use std::sync::Arc;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use samekey_core::claim::{Event, Fence, Finish, Reason, Say, Terminal};
+use samekey_core::claim::{Event, Fence, Finish, Say};
 use samekey_core::problem::Code;
-use samekey_core::select::Profile;
-use samekey_core::{Keep, Policy, Timestamp};
+use samekey_core::{Policy, Timestamp};
 
 use crate::clock::Clock;
 use crate::command::{Answer, Command, Outcome};
 use crate::layer::answer;
 use crate::problem::Problem;
 use crate::store::sqlite::claims::Own;
-use crate::store::{Applied, Ask, RecordId, StoreError, Told};
+use crate::store::{Applied, RecordId, StoreError};
 
 pub use error::RunError;
 pub use rusqlite;
@@ -163,15 +162,7 @@ impl Open {
     /// # Errors
     /// If the database fails, or the claim is not in this transaction any more.
     pub fn finish(self, tx: &Transaction<'_>, answer: Answer) -> Result<Outcome, StoreError> {
-        let status = answer.status.as_u16();
-        let keeps = self.policy.keep == Keep::Full && answer.body.len() <= self.policy.max_response_bytes;
-        let terminal = Terminal {
-            status: Some(status),
-            reason: (status >= 500).then_some(Reason::ServerError),
-            result_id: answer.result_id.clone(),
-            has_response: keeps,
-        };
-        let kept = answer::stored_of(&answer.headers, &answer.body, &self.policy);
+        let (terminal, kept) = answer.terminal(&self.policy);
         let event = Event::Finish(self.fence, Finish::Terminal(terminal));
         let place = connection::place(tx);
         match Own::new(tx, &place, now())?.apply(self.id, &self.policy, event, Some(kept))? {
@@ -198,47 +189,18 @@ fn begun(tx: &Transaction<'_>, command: &Command, policy: &Policy) -> Result<Met
     let place = connection::place(tx);
     let mut own = Own::new(tx, &place, now())?;
     let policy = Arc::new(policy.clone());
-    let mut ask = ask(command, &policy);
+    let mut ask = command.ask(&policy);
     let mut told = own.deliver(&ask)?;
-    if let Told { say: Say::OtherProfile(_), profile: Some(profile), .. } = &told {
-        let Some(again) = &command.fingerprint.again else {
-            return Err(StoreError::misuse(
-                "this key is bound under other significant fields, and the payload is not at hand",
-            ));
-        };
-        ask.fingerprint = again(profile);
-        ask.profile = Arc::new(Profile::clone(profile));
+    if let Say::OtherProfile(_) = told.say {
+        command.ask_again(&mut ask, told.profile)?;
         told = own.deliver(&ask)?;
     }
-    Ok(match (told.say, &told.found, &told.response) {
-        (Say::Run(fence), Some(found), _) => Met::Run(Open { id: found.id, fence, policy }),
-        (Say::Replay, Some(found), Some(response)) => {
-            let status = found.record.status_code.and_then(|status| http::StatusCode::from_u16(status).ok());
-            let mut answer = Answer::empty(status.unwrap_or_default());
-            answer.headers.extend(response.headers.iter().cloned());
-            answer.body = response.body.clone();
-            answer.result_id.clone_from(&found.record.result_id);
-            Met::Replay(Outcome { answer, replayed: true, receipt: found.record.receipt() })
-        }
-        (Say::Refuse(code), ..) => Met::Refused(answer::refusal(code, &told, &ask.key, &ask.policy)),
-        (Say::Closed, ..) => Met::Refused(answer::refusal(Code::KeyClosed, &told, &ask.key, &ask.policy)),
-        _ => Met::Refused(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy)),
+    Ok(match (told.say, &told.found) {
+        (Say::Run(fence), Some(found)) => Met::Run(Open { id: found.id, fence, policy }),
+        (Say::Wait, _) => Met::Refused(answer::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy)),
+        _ => match answer::outcome(&told, &ask) {
+            Ok(outcome) => Met::Replay(outcome),
+            Err(problem) => Met::Refused(problem),
+        },
     })
-}
-
-fn ask(command: &Command, policy: &Arc<Policy>) -> Ask {
-    Ask {
-        actor: command.actor.clone(),
-        operation: command.operation.clone(),
-        also: policy.aliases.iter().chain(&command.also).cloned().collect(),
-        configured: true,
-        named: None,
-        key: command.key.clone(),
-        fingerprint: command.fingerprint.taken,
-        profile: Arc::clone(&command.fingerprint.profile),
-        request_id: command.request_id.as_deref().map(Arc::from),
-        holder: crate::new_holder(),
-        policy: Arc::clone(policy),
-        fence_credentials: false,
-    }
 }

@@ -182,6 +182,34 @@ fn a_transaction_around_it_is_refused() {
 }
 
 #[test]
+fn a_savepoint_around_it_and_a_database_without_a_journal_are_refused() {
+    let mut app = App::new();
+    app.db.execute_batch("SAVEPOINT outer_one").unwrap();
+    assert!(misused(app.create("k1", "x")).contains("sqlite::begin"));
+    app.db.execute_batch("ROLLBACK TO outer_one; RELEASE outer_one").unwrap();
+    for mode in ["DELETE", "OFF"] {
+        app.db.pragma_update_and_check(None, "journal_mode", mode, |_| Ok(())).unwrap();
+    }
+    assert!(misused(app.create("k1", "x")).contains("journal_mode"));
+    assert_eq!(app.tickets(), 0);
+}
+
+#[test]
+fn a_commit_that_a_reader_blocks_leaves_nothing() {
+    let mut app = App::new();
+    // Without WAL whoever reads keeps others from committing.
+    app.db.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(())).unwrap();
+    app.db.busy_timeout(Duration::from_millis(20)).unwrap();
+    let reader = app.another_connection();
+    reader.execute_batch("BEGIN; SELECT * FROM tickets").unwrap();
+    assert_eq!(refused(app.create("k1", "x")).code, Code::Overloaded);
+    assert!(app.db.is_autocommit(), "the pool gets it back as it was");
+    reader.execute_batch("COMMIT").unwrap();
+    assert_eq!((app.tickets(), count(&app.db, "idempotency_keys")), (0, 0));
+    assert!(!app.create("k1", "x").unwrap().replayed);
+}
+
+#[test]
 fn attached_databases_and_hiding_tables_are_refused() {
     let mut app = App::new();
     let other = app.folder.path().join("other.db");

@@ -82,6 +82,18 @@ pub enum StoreError {
         /// The path.
         place: Arc<str>,
     },
+    /// The file is there already.
+    #[error("{place}: is there already, and nothing is overwritten; name a new file, or move this one away")]
+    Exists {
+        /// The file.
+        place: Arc<str>,
+    },
+    /// There is no store in the file, or no file.
+    #[error("{place}: holds no store; name the file that `samekey serve --store sqlite:FILE` uses, or a backup of it")]
+    NoStore {
+        /// The file.
+        place: Arc<str>,
+    },
     /// The store was closed, or its writer ended.
     #[error("the store is closed; open it again")]
     Closed,
@@ -129,6 +141,21 @@ impl StoreError {
     /// The same request may well succeed a moment later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Full { .. })
+    }
+
+    /// Every kind that metrics count.
+    #[cfg(feature = "cli")]
+    pub(crate) const KINDS: &[&str] = &["busy", "full", "io", "corrupt"];
+
+    /// As metrics count it; `None`: the store is not at fault.
+    pub(crate) fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Busy { .. } => Some("busy"),
+            Self::Full { .. } => Some("full"),
+            Self::Corrupt { .. } | Self::Unreadable { .. } => Some("corrupt"),
+            Self::ReadOnly { .. } | Self::Backend { .. } => Some("io"),
+            _ => None,
+        }
     }
 
     pub(super) fn unreadable(what: impl Into<Arc<str>>) -> Self {

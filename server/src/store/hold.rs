@@ -109,6 +109,11 @@ impl Holds {
         }
     }
 
+    /// When the last acknowledged proof of a claim was asked for; zero where it is not held.
+    pub(super) fn proved_at(&self, id: RecordId, fence: Fence) -> Duration {
+        self.held().due.get(&(id, fence)).map_or(Duration::ZERO, |claim| claim.proved)
+    }
+
     /// This claim is not ours any more. When it was last proved still bounds what its holder may do.
     pub(super) fn lose(&self, id: RecordId, fence: Fence) {
         if let Some(claim) = self.held().due.get_mut(&(id, fence)) {
@@ -134,7 +139,7 @@ impl Hold {
 
     /// When, on the store's monotonic clock, the last acknowledged proof of the claim was asked for.
     pub fn proved_at(&self) -> Duration {
-        self.holds.held().due.get(&self.claim).map_or(Duration::ZERO, |claim| claim.proved)
+        self.holds.proved_at(self.claim.0, self.claim.1)
     }
 }
 

@@ -3,36 +3,50 @@
 //! A store loads a record, asks [`samekey_core::claim`] what to write and what to say, and writes it in the same
 //! transaction if the record still has the revision that was asked about. Nobody is answered before COMMIT returned.
 
+mod case;
 mod error;
+mod file;
 mod hold;
 mod hub;
 mod journal;
+mod policies;
+mod sample;
+mod secret;
 pub(crate) mod sqlite;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderName, HeaderValue};
 use samekey_core::claim::{Event, Fence, Holder, Record, Refused, Say};
 use samekey_core::fingerprint::Fingerprint;
 use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy, Timestamp};
-use sha2::Sha256;
 
+pub use self::case::{Case, Cases, Look, Place};
 pub use self::error::StoreError;
+#[cfg(feature = "cli")]
+pub(crate) use self::file::secret_of;
+pub use self::file::{Backup, Erased, Restored, backup, erase, restore, restore_at};
 pub use self::hold::Hold;
 use self::hold::Holds;
 use self::hub::Hub;
 pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
+pub use self::policies::Policies;
+pub(crate) use self::sample::{Queue, Sample};
+pub(crate) use self::secret::Secret;
 use self::sqlite::Sqlite;
 pub use self::sqlite::SqliteOptions;
+use crate::claim::{self, WaitingRoom};
 use crate::clock::Clock;
+use crate::keep::Keeper;
+use crate::probe::{Probe, Probes};
 
 /// Names a record for as long as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,6 +104,8 @@ pub struct Found {
     pub id: RecordId,
     /// The operation under which it was made; another than the delivery's where that one is an alias.
     pub operation: String,
+    /// That name stood in a configuration.
+    pub configured: bool,
     /// The record.
     pub record: Record,
 }
@@ -113,9 +129,40 @@ pub struct StoredResponse {
 }
 
 /// A store of records. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Store {
+    /// Not what is in it: its secret is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
+
+/// A store that whoever holds this does not keep open.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakStore(Weak<Inner>);
+
+impl WeakStore {
+    pub(crate) fn upgrade(&self) -> Option<Store> {
+        self.0.upgrade().map(|inner| Store { inner })
+    }
+}
+
+/// What one turn of the sweeper came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Swept {
+    /// So many answers were dropped, because their retention is over.
+    pub expired: usize,
+    /// So many records are gone.
+    pub forgotten: usize,
+    /// More is due already.
+    pub more: bool,
+    /// How long until something is due.
+    pub next: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -123,6 +170,12 @@ struct Inner {
     backend: Sqlite,
     hub: Arc<Hub>,
     holds: Arc<Holds>,
+    /// Those who wait for claims of the library.
+    waiting: WaitingRoom,
+    policies: Arc<Policies>,
+    probes: Probes,
+    /// Not there in a store that is opened for a look or for one piece of work.
+    keeper: OnceLock<Keeper>,
     /// What the last look at the store's health said, and when.
     health: tokio::sync::Mutex<Option<(Duration, Result<(), StoreError>)>>,
 }
@@ -138,12 +191,52 @@ impl Store {
 
     /// Opens a SQLite file.
     pub async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
+        let opened = tokio::task::spawn_blocking(move || Self::open_now(options)).await;
+        opened.map_err(|_| StoreError::Closed)?
+    }
+
+    /// The same, and blocks.
+    pub(crate) fn open_now(options: SqliteOptions) -> Result<Self, StoreError> {
         let (hub, holds) = (Arc::new(Hub::default()), Arc::new(Holds::default()));
-        let (for_hub, for_holds) = (Arc::clone(&hub), Arc::clone(&holds));
-        let opened = tokio::task::spawn_blocking(move || Sqlite::open(options, for_hub, for_holds)).await;
-        let backend = opened.map_err(|_| StoreError::Closed)??;
+        let attended = options.attended;
+        let backend = Sqlite::open(options, Arc::clone(&hub), Arc::clone(&holds))?;
         let health = tokio::sync::Mutex::new(None);
-        Ok(Self { inner: Arc::new(Inner { backend, hub, holds, health }) })
+        let waiting = claim::waiting_room();
+        let (policies, probes, keeper) = (Arc::default(), Probes::default(), OnceLock::new());
+        let store = Self { inner: Arc::new(Inner { backend, hub, holds, waiting, policies, probes, keeper, health }) };
+        if attended {
+            store.inner.keeper.get_or_init(|| Keeper::start(store.downgrade(), store.clock().clone()));
+        }
+        Ok(store)
+    }
+
+    /// Gives some disk space back, if there is more than the store will soon need; says whether there is still more.
+    pub(crate) async fn vacuum(&self) -> Result<bool, StoreError> {
+        self.inner.backend.vacuum().await
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakStore {
+        WeakStore(Arc::downgrade(&self.inner))
+    }
+
+    /// The contracts by which records are looked after in the background. A layer makes its own known.
+    pub fn policies(&self) -> &Policies {
+        &self.inner.policies
+    }
+
+    /// How to ask whether a command of this operation took effect, where its policy has
+    /// [`Recovery::Probe`](samekey_core::Recovery::Probe). A later one takes its place.
+    pub fn probe(&self, operation: impl Into<String>, probe: Probe) {
+        self.inner.probes.add(operation.into(), probe);
+    }
+
+    pub(crate) fn probes(&self) -> &Probes {
+        &self.inner.probes
+    }
+
+    /// One turn of the sweeper: drops what is due, for a few milliseconds at most. The store does this by itself.
+    pub async fn sweep(&self) -> Result<Swept, StoreError> {
+        self.inner.backend.sweep(Arc::clone(&self.inner.policies)).await
     }
 
     /// Looks without a turn under the write lock. `None`: [`Store::deliver`] has to decide, because there is no
@@ -155,6 +248,11 @@ impl Store {
     /// The record that a delivery meets, as it is.
     pub async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
         self.inner.backend.find(ask).await
+    }
+
+    /// A record by its name.
+    pub async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        self.inner.backend.by_id(id).await
     }
 
     /// The stored response of a record, if there is one.
@@ -188,11 +286,11 @@ impl Store {
         event: Event,
         response: Option<StoredResponse>,
     ) -> Result<Applied, StoreError> {
-        self.settle(id, policy, event, response, Note::default()).await
+        self.apply_noted(id, policy, event, response, Note::default()).await
     }
 
-    /// As [`Store::apply`], for an event from outside; the record's trail keeps who and why.
-    pub async fn settle(
+    /// As [`Store::apply`], with what the record's trail keeps: who and why.
+    pub async fn apply_noted(
         &self,
         id: RecordId,
         policy: Arc<Policy>,
@@ -224,6 +322,22 @@ impl Store {
         self.inner.backend.trail(id).await
     }
 
+    /// Claims whose lease or deadline is over, so that a tick is due: from the beginning, or where a list went on.
+    pub async fn lapsed(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        self.inner.backend.lapsed(after, limit).await
+    }
+
+    /// Records whose outcome is unknown and at which a look is due: from the beginning, or where a list went on.
+    pub async fn uncertain(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        self.inner.backend.uncertain(after, limit).await
+    }
+
+    /// Takes the next look at an uncertain record; false if it changed since, or somebody else took that look. It may
+    /// be lost with its process: from [`Look::next`] on others may take the one after it.
+    pub async fn take_look(&self, look: Look) -> Result<bool, StoreError> {
+        self.inner.backend.take_look(look).await
+    }
+
     /// Renews this process's own claim, up to its deadline, while the guard lives.
     /// `asked` is when, on the monotonic clock, the claim was asked for.
     pub fn hold(&self, id: RecordId, fence: Fence, policy: &Policy, asked: Duration) -> Hold {
@@ -233,6 +347,15 @@ impl Store {
             self.inner.backend.nudge();
         }
         hold
+    }
+
+    /// When, on the monotonic clock, the last acknowledged proof of a held claim was asked for; zero where it is not held.
+    pub(crate) fn proved_at(&self, id: RecordId, fence: Fence) -> Duration {
+        self.inner.holds.proved_at(id, fence)
+    }
+
+    pub(crate) fn waiting_room(&self) -> &WaitingRoom {
+        &self.inner.waiting
     }
 
     /// Tells when a record of this actor and key changes, from now on. Watch first, then look.
@@ -249,20 +372,23 @@ impl Store {
         self.inner.backend.may_judge(lease)
     }
 
+    pub(crate) fn secret(&self) -> &Secret {
+        self.inner.backend.secret()
+    }
+
+    /// Whether the times in the store mean what they say: nobody stepped the clock for so long.
+    pub(crate) fn trusts_times(&self, span: Duration) -> bool {
+        self.inner.backend.trusts_times(span)
+    }
+
     /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
     pub(crate) fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(self.inner.backend.secret()).expect("HMAC takes keys of any length");
-        for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
-        }
-        mac.finalize().into_bytes().into()
+        self.secret().keyed_hash(purpose, parts)
     }
 
     /// What logs say in place of a key or an actor: enough to find lines that belong together.
     pub(crate) fn log_hash(&self, purpose: &str, text: &str) -> String {
-        crate::hex(&self.keyed_hash(purpose, &[text.as_bytes()])[..4])
+        self.inner.backend.secret().log_hash(purpose, text)
     }
 
     /// A key for an external system: the same on every attempt of the same command, and no hint at the key itself.
@@ -281,6 +407,26 @@ impl Store {
         accept_change: bool,
     ) -> Result<Option<String>, StoreError> {
         self.inner.backend.keep_actor_kind(kind.to_owned(), remember, accept_change).await
+    }
+
+    /// Removes what is stored of an actor: answers, ids of results and requests, what was noted, and the actor's id, in
+    /// whose place a keyed hash of it stands from now on. What stays protects: that a key was used, with its
+    /// fingerprint, how its command ended and its status. Works while other processes use the store. Backups are not
+    /// touched.
+    pub async fn erase(&self, actor: &Actor) -> Result<Erased, StoreError> {
+        self.inner.backend.erase(actor.clone()).await
+    }
+
+    /// Copies the store into a new file, while it is used. Claims go before.
+    pub async fn backup(&self, to: impl Into<PathBuf>) -> Result<Backup, StoreError> {
+        self.inner.backend.backup(to.into()).await
+    }
+
+    /// Sets a horizon once: `None` if this very one was set before. Otherwise of how many records nobody knows any more
+    /// how they ended.
+    #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "only the binary has it in its configuration"))]
+    pub(crate) async fn set_horizon(&self, horizon: Timestamp) -> Result<Option<usize>, StoreError> {
+        self.inner.backend.set_horizon(horizon, Arc::clone(&self.inner.policies)).await
     }
 
     /// What the store's clock shows.
@@ -305,8 +451,33 @@ impl Store {
         said
     }
 
+    /// How many records there are, and the like; costs the same however many there are.
+    pub(crate) async fn sample(&self) -> Result<Sample, StoreError> {
+        self.inner.backend.sample().await
+    }
+
+    /// Writes that wait, now.
+    pub(crate) fn queue(&self) -> Queue {
+        self.inner.backend.queue()
+    }
+
+    /// Where a store for tests is.
+    #[cfg(all(test, feature = "testing"))]
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.inner.backend.folder().unwrap_or_default()
+    }
+
+    /// The contract under which a record of this operation is settled: the defaults where nobody made one known.
+    pub(crate) fn contract_of(&self, operation: &str) -> Arc<Policy> {
+        let known = self.inner.policies.of(operation, !operation.contains(' '));
+        known.unwrap_or_else(|| Arc::new(Policy::new(operation.to_owned())))
+    }
+
     /// Writes what is queued and closes the file. Whoever asks afterwards hears [`StoreError::Closed`].
     pub async fn close(&self) {
+        if let Some(keeper) = self.inner.keeper.get() {
+            keeper.end().await;
+        }
         self.inner.backend.close().await;
     }
 }

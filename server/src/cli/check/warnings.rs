@@ -8,11 +8,35 @@ use samekey_core::{KeyRule, KeyTime, Policy, Recovery, Timeless};
 use crate::cli::actor::ActorKind;
 use crate::cli::config::Loaded;
 
+/// What a remark asks of whoever reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Something does not work as it is.
+    Error,
+    /// Something should be changed.
+    Warning,
+    /// A consequence to know.
+    Note,
+}
+
+impl Kind {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+
+    const fn of(warns: bool) -> Self {
+        if warns { Self::Warning } else { Self::Note }
+    }
+}
+
 /// One thing to think about.
 #[derive(Clone, Debug)]
 pub(super) struct Remark {
-    /// A note is a consequence to know; a warning asks for a change.
-    pub(super) warns: bool,
+    pub(super) kind: Kind,
     pub(super) operation: Option<String>,
     pub(super) text: String,
 }
@@ -50,7 +74,7 @@ pub(super) fn remarks(loaded: &Loaded) -> Vec<Remark> {
     for operation in &loaded.operations {
         let policy = &operation.policy;
         let mut add = |warns: bool, text: String| {
-            all.push(Remark { warns, operation: Some(policy.operation.to_string()), text });
+            all.push(Remark { kind: Kind::of(warns), operation: Some(policy.operation.to_string()), text });
         };
         if policy.key == KeyRule::Optional {
             add(true, "the key is optional: a request without one runs each time; set key = \"required\" when all clients send it".into());
@@ -79,7 +103,7 @@ pub(super) fn remarks(loaded: &Loaded) -> Vec<Remark> {
         }
         contract(policy, &mut add);
     }
-    let mut add = |warns: bool, text: String| all.push(Remark { warns, operation: None, text });
+    let mut add = |warns: bool, text: String| all.push(Remark { kind: Kind::of(warns), operation: None, text });
     if loaded.operations.is_empty() {
         contract(&loaded.others, &mut add);
     }

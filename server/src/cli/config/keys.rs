@@ -15,20 +15,20 @@ pub(super) const ACTOR: &[(&str, &str)] = &[
 pub(super) const FLAGS_ONLY: &[&str] = &["config", "accept_unnamed_records", "accept_actor_change", "json", "strict"];
 
 /// Keys of `[[operation]]` beside those of `[defaults]`.
-pub(super) const OPERATION: &[&str] = &["name", "aliases", "method", "path", "significant", "anonymous"];
+pub(super) const OPERATION: &[&str] = &["name", "aliases", "method", "path", "significant", "anonymous", "probe"];
 
 /// Keys of `significant`.
 pub(super) const SIGNIFICANT: &[&str] = &["include", "exclude", "headers", "query"];
 
+/// Keys of `[operation.probe]`.
+pub(super) const PROBE: &[&str] = &["url", "headers", "done", "absent", "media_type", "timeout", "max_age"];
+
 /// Keys that are planned. Whoever writes one of them must not believe that it works.
 const LATER: &[(&str, &str)] = &[
-    ("admin_token_file", "the admin listener answers /healthz and /readyz only"),
-    ("horizon", "it comes with `samekey restore`"),
     ("key_file", "answers are not encrypted"),
     ("encryption", "answers are not encrypted"),
     ("lane", "operations do not wait for each other"),
     ("lanes", "operations do not wait for each other"),
-    ("probe", "uncertain outcomes are settled by hand; recovery is manual or rerun"),
     ("fence", "it is always there with credentials"),
     ("jwks", "keys are read from a file, jwks_file"),
     ("journaled", "only handlers in Rust have a journal of effects"),

@@ -8,6 +8,7 @@ mod errors;
 mod file;
 mod keys;
 mod operation;
+mod probe;
 mod value;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{ArgMatches, Args as _, CommandFactory as _, FromArgMatches as _};
-use samekey_core::Policy;
+use samekey_core::{Policy, Recovery};
 
 use self::errors::Errors;
 use self::file::File;
@@ -25,6 +26,7 @@ use super::settings::ServerWide;
 use crate::layer::{Operation, OperationError, Operations};
 
 pub(crate) use self::errors::ConfigErrors;
+pub(crate) use self::probe::ProbeSettings;
 
 /// The file that is read if no other is named and it is there.
 const DEFAULT_FILE: &str = "samekey.toml";
@@ -42,6 +44,11 @@ impl Source {
         Self { words: std::env::args_os().collect(), reads_file: true }
     }
 
+    /// This command line instead of the process's own.
+    pub(crate) fn of_words(words: Vec<OsString>) -> Self {
+        Self { words, reads_file: true }
+    }
+
     /// A command line that brings all that is needed.
     pub(crate) fn without_file(words: Vec<OsString>) -> Self {
         Self { words, reads_file: false }
@@ -53,6 +60,8 @@ impl Source {
 pub(crate) struct Loaded {
     pub(crate) args: ServeArgs,
     pub(crate) operations: Vec<Operation>,
+    /// Whom to ask about uncertain outcomes, by the operation's name.
+    pub(crate) probes: BTreeMap<String, ProbeSettings>,
     /// The contract of requests that belong to no operation.
     pub(crate) others: Policy,
     pub(crate) table: Operations,
@@ -107,7 +116,14 @@ fn finish(matches: &ArgMatches, file: Option<File>, keep: Option<&ServerWide>) -
             return Err(errors.into_error());
         }
     };
+    if others.recovery == Recovery::Probe {
+        errors.add(
+            defaults_line,
+            "recovery = \"probe\" holds for one operation; write it into [[operation]], with its [operation.probe]",
+        );
+    }
     errors.done()?;
+    let probes = raw.iter().filter_map(|raw| Some((raw.name.clone(), raw.probe.clone()?))).collect();
     let table = Operations::new(operations.clone(), others.clone()).map_err(|found| {
         let of_defaults = found.iter().find(|(number, _)| *number == usize::MAX).map(|(_, error)| error.clone());
         for (number, error) in &found {
@@ -140,7 +156,7 @@ fn finish(matches: &ArgMatches, file: Option<File>, keep: Option<&ServerWide>) -
             Some((id, values))
         })
         .collect();
-    Ok(Loaded { args, operations, others, table, file: path, fixed })
+    Ok(Loaded { args, operations, probes, others, table, file: path, fixed })
 }
 
 /// The keys of `[defaults]`.

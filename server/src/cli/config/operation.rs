@@ -6,11 +6,13 @@ use std::ffi::OsString;
 use clap::builder::Resettable;
 use clap::{ArgAction, ArgMatches, Args as _, Command, FromArgMatches as _};
 use http::Method;
+use samekey_core::Recovery;
 use samekey_core::select::Significant;
 use toml::de::{DeTable, DeValue};
 
 use super::file::Reader;
 use super::keys::{OPERATION, SIGNIFICANT};
+use super::probe::ProbeSettings;
 use super::value;
 use crate::cli::settings::{Defaults, ServerWide};
 use crate::layer::Operation;
@@ -25,6 +27,8 @@ pub(super) struct Raw {
     path: String,
     significant: Significant,
     anonymous: bool,
+    /// How to ask whether it took effect.
+    pub(super) probe: Option<ProbeSettings>,
     /// Keys of `[defaults]` that it has itself.
     values: Vec<(String, Vec<String>)>,
     lines: BTreeMap<String, usize>,
@@ -44,10 +48,14 @@ impl Raw {
                 continue;
             }
             let at = reader.line(value.span().start);
-            if let ("significant", DeValue::Table(table)) = (name, value.get_ref()) {
-                raw.significant(table, at, reader);
-            } else if let Err(error) = raw.own(name, value.get_ref()) {
-                reader.errors.add(Some(at), format!("{name}: {error}"));
+            match (name, value.get_ref()) {
+                ("significant", DeValue::Table(table)) => raw.significant(table, at, reader),
+                ("probe", DeValue::Table(table)) => raw.probe = ProbeSettings::read(table, at, reader),
+                (_, value) => {
+                    if let Err(error) = raw.own(name, value) {
+                        reader.errors.add(Some(at), format!("{name}: {error}"));
+                    }
+                }
             }
         }
         for (key, example) in [("name", "\"orders.create\""), ("method", "\"POST\""), ("path", "\"/orders\"")] {
@@ -67,6 +75,7 @@ impl Raw {
             "method" => self.method = method(&value::text(value)?)?,
             "path" => self.path = value::text(value)?,
             "anonymous" => self.anonymous = value::yes(value)?,
+            "probe" => return Err("a table; write [operation.probe] below the operation's other keys".into()),
             _ => return Err("a table; write for instance significant.exclude = [\"/ui\"]".into()),
         }
         Ok(())
@@ -147,6 +156,18 @@ impl Raw {
         policy.aliases.clone_from(&self.aliases);
         policy.significant = self.significant.clone();
         policy.anonymous = self.anonymous;
+        match (policy.recovery == Recovery::Probe, self.lines.contains_key("probe")) {
+            (true, false) => {
+                return Err(format!(
+                    "{}: recovery = \"probe\" needs somebody to ask; add [operation.probe] with its url, or write manual",
+                    self.name
+                ));
+            }
+            (false, true) => {
+                return Err(format!("{}: its probe is never asked; write recovery = \"probe\", too", self.name));
+            }
+            _ => {}
+        }
         Ok(Operation { method: self.method.clone(), path: self.path.clone(), policy })
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn refused(why: impl Into<std::borrow::Cow<'static, str>>) -> Problem
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "cli")]
     use serde_json::json;
 
     #[test]

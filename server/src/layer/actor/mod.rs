@@ -21,7 +21,7 @@ use self::header::FromHeader;
 pub use self::header::{Peer, Trusted};
 use crate::names;
 use crate::problem::Problem;
-use crate::store::Store;
+use crate::store::{Secret, Store};
 
 /// How the actor of a request is found.
 #[derive(Clone)]
@@ -224,6 +224,10 @@ impl ActorSource {
 /// A keyed hash of the credentials: the store must not hold what signs anybody in.
 fn credentials(parts: &Parts, store: &Store) -> Result<Option<Actor>, Problem> {
     let credentials = id::only_line(&parts.headers, &AUTHORIZATION)?;
-    let hash = |line: &HeaderValue| crate::hex(&store.keyed_hash("credentials", &[line.as_bytes()])[..16]);
-    Ok(credentials.map(|line| Actor::new(hash(line))))
+    Ok(credentials.map(|line| of_credentials(line.as_bytes(), store.secret())))
+}
+
+/// The actor whose `Authorization` says this.
+pub(crate) fn of_credentials(line: &[u8], secret: &Secret) -> Actor {
+    Actor::new(crate::hex(&secret.keyed_hash("credentials", &[line])[..16]))
 }

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use samekey_core::Timestamp;
 
-use super::Sqlite;
+use super::{Sqlite, open};
 use crate::store::StoreError;
 
 impl Sqlite {
@@ -32,11 +32,7 @@ fn keep(
     forgotten: Timestamp,
     accept_change: bool,
 ) -> rusqlite::Result<Option<String>> {
-    let mut conn =
-        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    conn.busy_timeout(busy_timeout)?;
-    conn.pragma_update(None, "synchronous", "FULL")?;
-    conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    let mut conn = open::beside_the_writer(path, busy_timeout)?;
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let kept: Option<String> =
         tx.query_row("SELECT value FROM samekey_meta WHERE name = 'actor_kind'", [], |row| row.get(0)).optional()?;

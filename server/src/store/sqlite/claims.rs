@@ -1,6 +1,7 @@
 //! A delivery, and an event, meet their record: load, ask core, write what it says.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use samekey_core::claim::transition::{Finish, Probed, Settlement, Write};
@@ -10,19 +11,25 @@ use samekey_core::select::{Profile, ProfileId};
 use samekey_core::{KeyTime, Policy, Timestamp};
 
 use super::known::Known;
+use super::moved::{Moved, Whose};
 use super::row::{self, Place};
 use super::statement::ByNames;
-use super::{Change, Purpose, Trouble, effects, trail};
+use super::{Change, Purpose, Trouble, effects, erase, trail};
 use crate::store::{Applied, Ask, By, Found, Note, RecordId, StoreError, StoredResponse, Told};
 
 /// What a transaction knows besides its rows.
 pub(super) struct Setting<'a> {
     pub(super) place: &'a Arc<str>,
     pub(super) now: Timestamp,
+    /// By when keys are believed: a clock that was set back must not make an old key look like one from the future,
+    /// which is not compared with what was forgotten.
+    pub(super) latest: Timestamp,
     pub(super) may_judge: &'a dyn Fn(&Policy) -> bool,
     /// When the store was made.
     pub(super) created_at: Timestamp,
     pub(super) known: &'a mut Known,
+    /// What changed its state so far.
+    pub(super) moved: Vec<Moved>,
 }
 
 /// The rules on a connection of the application's own, inside its transaction.
@@ -58,9 +65,12 @@ impl<'a> Own<'a> {
         let mut setting = Setting {
             place: self.place,
             now: self.now,
+            latest: self.now,
             may_judge: &|_| true,
             created_at: self.created_at,
             known: &mut self.known,
+            // The application's own database keeps no counts.
+            moved: Vec::new(),
         };
         ask(self.conn, &mut setting).map_err(|trouble| match trouble {
             Trouble::Sqlite(error) => StoreError::sqlite(self.place, error),
@@ -97,19 +107,19 @@ pub(super) fn deliver(
     setting: &mut Setting<'_>,
 ) -> Result<(Told, bool), Trouble> {
     for _ in 0..MAX_LOOKS {
-        let found = look_up(conn, ask)?;
+        let found = look_up(conn, ask, || Ok(setting.known.memory(conn)?.erased))?;
         if found.is_none() {
             super::named::refuse_foreign(conn, ask)?;
         }
         let (gate, marks) = match &found {
             Some(_) => (Gate::Open, unused_marks()),
-            None => (gate(conn, ask, crowded, setting.known)?, marks(conn, ask, setting)?),
+            None => (gate(conn, ask, crowded, setting.known)?, marks(conn, names(ask), ask.policy.remember, setting)?),
         };
         let verdict = decide(
             ask,
             purpose,
             found.as_ref().map(|found| &found.record),
-            Stand { gate, marks },
+            Stand { gate, marks, latest: setting.latest },
             &Context {
                 now: setting.now,
                 policy: &ask.policy,
@@ -133,8 +143,11 @@ pub(super) fn deliver(
                     keep_profile(conn, &ask.profile, setting.known)?;
                 }
                 let Some(id) = row::insert(conn, &place, &record)? else { continue };
-                trail::add(conn, id, (None, &record), By::delivery(&record), None, setting.now)?;
-                Some(Found { id, operation: ask.operation.to_string(), record })
+                let by = By::delivery(&record);
+                trail::add(conn, id, (None, &record), by, None, setting.now)?;
+                let found = Found { id, operation: ask.operation.to_string(), configured: ask.configured, record };
+                setting.moved.extend(Moved::new(whose(ask, &found), (None, Some(&found.record)), by, setting.now));
+                Some(found)
             }
             (Some(record), Some(seen)) => {
                 if !row::update(conn, seen.id, seen.record.revision, &record, None)? {
@@ -144,7 +157,10 @@ pub(super) fn deliver(
                     conn.prepare_cached("UPDATE idempotency_keys SET request_id = ?2 WHERE id = ?1")?
                         .execute((seen.id.0, ask.request_id.as_deref()))?;
                 }
-                trail::add(conn, seen.id, (Some(&seen.record), &record), By::delivery(&record), None, setting.now)?;
+                let by = By::delivery(&record);
+                trail::add(conn, seen.id, (Some(&seen.record), &record), by, None, setting.now)?;
+                let moved = Moved::new(whose(ask, &seen), (Some(&seen.record), Some(&record)), by, setting.now);
+                setting.moved.extend(moved);
                 Some(Found { record, ..seen })
             }
         };
@@ -157,6 +173,11 @@ pub(super) fn deliver(
     Err(changed(setting.place))
 }
 
+fn whose<'a>(ask: &'a Ask, found: &'a Found) -> Whose<'a> {
+    let Found { id, operation, configured, .. } = found;
+    Whose { id: *id, operation, configured: *configured, policy: &ask.policy, key: ask.key.expose() }
+}
+
 /// What a delivery is told without a turn under the write lock, if nothing is to be written. The outer `None`: the
 /// answer is longer than `at_most`.
 pub(super) fn peek(
@@ -166,9 +187,10 @@ pub(super) fn peek(
     may_judge: bool,
     at_most: usize,
 ) -> Result<Option<Option<Told>>, Trouble> {
-    let Some(found) = look_up(conn, ask)? else { return Ok(Some(None)) };
+    // Whose actor was erased, the writer finds.
+    let Some(found) = look_up(conn, ask, || Ok(None))? else { return Ok(Some(None)) };
     // Without a record nothing is claimed here, and every row with one takes its holder from the delivery.
-    let stand = Stand { gate: Gate::Open, marks: unused_marks() };
+    let stand = Stand { gate: Gate::Open, marks: unused_marks(), latest: now };
     let context = Context { now, policy: &ask.policy, may_judge, new_holder: ask.holder };
     let verdict = decide(ask, Purpose::Run, Some(&found.record), stand, &context);
     match verdict {
@@ -182,14 +204,15 @@ pub(super) fn peek(
 struct Stand {
     gate: Gate,
     marks: Marks,
+    latest: Timestamp,
 }
 
 fn decide(ask: &Ask, purpose: Purpose, record: Option<&Record>, stand: Stand, context: &Context<'_>) -> Verdict {
     let key_time = match ask.policy.key_time {
-        KeyTime::Carried => ask.key.time(context.now, ask.policy.clock_skew),
+        KeyTime::Carried => ask.key.time(stand.latest, ask.policy.clock_skew),
         KeyTime::None => None,
     };
-    let Stand { gate, marks } = stand;
+    let Stand { gate, marks, .. } = stand;
     match purpose {
         Purpose::Run => {
             let delivery = Delivery { fingerprint: ask.fingerprint, key_time, holder: ask.holder, gate, marks };
@@ -228,9 +251,24 @@ fn names(ask: &Ask) -> impl Iterator<Item = &str> {
     std::iter::once(&*ask.operation).chain(ask.also.iter().map(String::as_str))
 }
 
+/// The record of the key, also if its actor was erased: `erased` says how such actors are called, if there are any.
+pub(super) fn look_up(
+    conn: &Connection,
+    ask: &Ask,
+    erased: impl FnOnce() -> rusqlite::Result<Option<[u8; 32]>>,
+) -> Result<Option<Found>, Trouble> {
+    if let Some(found) = look_up_as(conn, ask, ask.actor.stored())? {
+        return Ok(Some(found));
+    }
+    match erased()? {
+        Some(secret) => look_up_as(conn, ask, &erase::pseudonym(&secret, &ask.actor)),
+        None => Ok(None),
+    }
+}
+
 /// The record of the key under any of the operation's names. Where an older configuration let it come to two,
 /// one that may not run again answers for both.
-pub(super) fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Trouble> {
+fn look_up_as(conn: &Connection, ask: &Ask, actor: &str) -> Result<Option<Found>, Trouble> {
     static BY_NAMES: ByNames = ByNames::new(3, |names| {
         // One name has one record: the order would cost a sorter.
         let order = if names.contains(',') { "ORDER BY state = 'released', operation <> ?3, id" } else { "" };
@@ -241,7 +279,7 @@ pub(super) fn look_up(conn: &Connection, ask: &Ask) -> Result<Option<Found>, Tro
         )
     });
     let mut statement = conn.prepare_cached(&BY_NAMES.text(1 + ask.also.len()))?;
-    let values = [ask.key.expose(), ask.actor.stored()].into_iter().chain(names(ask));
+    let values = [ask.key.expose(), actor].into_iter().chain(names(ask));
     let mut rows = statement.query(params_from_iter(values))?;
     rows.next()?.map(row::read).transpose()
 }
@@ -269,10 +307,15 @@ fn is_known_to_another(conn: &Connection, ask: &Ask) -> rusqlite::Result<bool> {
 
 /// Where memory begins for the operation. The row that operations outside the configuration share counts for
 /// every one: it may have been outside when the key was forgotten.
-fn marks(conn: &Connection, ask: &Ask, setting: &mut Setting<'_>) -> rusqlite::Result<Marks> {
+pub(super) fn marks<'a>(
+    conn: &Connection,
+    names: impl Iterator<Item = &'a str>,
+    remember: Duration,
+    setting: &mut Setting<'_>,
+) -> rusqlite::Result<Marks> {
     let memory = setting.known.memory(conn)?;
-    let start = setting.created_at - ask.policy.remember;
-    let newest = memory.newest(names(ask).chain([""]));
+    let start = setting.created_at - remember;
+    let newest = memory.newest(names.chain([""]));
     Ok(Marks { forgotten_before: newest.map_or(start, |mark| start.max(mark)), horizon: memory.horizon })
 }
 
@@ -313,11 +356,16 @@ fn new_holder(place: &Arc<str>) -> Result<Holder, Trouble> {
 
 /// A record by its name.
 pub(super) fn load(conn: &Connection, id: RecordId) -> Result<Option<Record>, Trouble> {
+    Ok(by_id(conn, id)?.map(|found| found.record))
+}
+
+/// The same, with the operation under which it was made.
+pub(super) fn by_id(conn: &Connection, id: RecordId) -> Result<Option<Found>, Trouble> {
     static SELECT: LazyLock<String> =
         LazyLock::new(|| format!("SELECT {} FROM idempotency_keys WHERE id = ?1", row::COLUMNS));
     let mut statement = conn.prepare_cached(&SELECT)?;
     let mut rows = statement.query([id.0])?;
-    Ok(rows.next()?.map(row::read).transpose()?.map(|found| found.record))
+    rows.next()?.map(row::read).transpose()
 }
 
 /// An event meets its record. Says whose record was written.
@@ -326,20 +374,20 @@ pub(super) fn apply(
     change: &Change,
     setting: &mut Setting<'_>,
 ) -> Result<(Applied, Option<(String, String)>), Trouble> {
-    static SELECT: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "SELECT {}, actor_id, idem_key, CASE WHEN configured THEN operation ELSE '' END \
-             FROM idempotency_keys WHERE id = ?1",
-            row::COLUMNS,
-        )
-    });
+    static SELECT: LazyLock<String> =
+        LazyLock::new(|| format!("SELECT {}, actor_id, idem_key FROM idempotency_keys WHERE id = ?1", row::COLUMNS,));
     let mut statement = conn.prepare_cached(&SELECT)?;
     let mut rows = statement.query([change.id.0])?;
     let Some(row) = rows.next()? else { return Ok((Applied { record: None, refused: None }, None)) };
-    let Found { id, record, .. } = row::read(row)?;
+    let Found { id, operation, configured, record } = row::read(row)?;
     let scope: (String, String) = (row.get(row::COLUMN_COUNT)?, row.get(row::COLUMN_COUNT + 1)?);
-    let mark_name: String = row.get(row::COLUMN_COUNT + 2)?;
     drop(rows);
+    let by = By::event(&change.event);
+    let moved = |after: Option<&Record>| {
+        let whose = Whose { id, operation: &operation, configured, policy: &change.policy, key: &scope.1 };
+        let moved = Moved::new(whose, (Some(&record), after), by, setting.now)?;
+        Some(Moved { who: change.note.who.clone(), ..moved })
+    };
 
     let may_judge = (setting.may_judge)(&change.policy);
     let context =
@@ -361,7 +409,8 @@ pub(super) fn apply(
             if written.state == State::Expired && !written.effects.none() {
                 effects::forget(conn, id)?;
             }
-            trail::add(conn, id, (Some(&record), &written), By::event(&event), Some(&change.note), setting.now)?;
+            trail::add(conn, id, (Some(&record), &written), by, Some(&change.note), setting.now)?;
+            setting.moved.extend(moved(Some(&written)));
             Ok((Applied { record: Some(written), refused: None }, Some(scope)))
         }
         Ok(Write::Delete { mark }) => {
@@ -373,13 +422,15 @@ pub(super) fn apply(
             }
             effects::forget(conn, id)?;
             trail::forget(conn, id)?;
+            setting.moved.extend(moved(None));
             if let Some(mark) = mark {
+                let mark_name = if configured { operation } else { String::new() };
                 conn.prepare_cached(
                     "INSERT INTO samekey_forgotten_before (operation, mark) VALUES (?1, ?2) \
                      ON CONFLICT DO UPDATE SET mark = max(mark, excluded.mark)",
                 )?
-                .execute((mark_name, mark.as_millis()))?;
-                setting.known.forget();
+                .execute((&mark_name, mark.as_millis()))?;
+                setting.known.moved(mark_name, mark);
             }
             Ok((Applied { record: None, refused: None }, Some(scope)))
         }

@@ -27,6 +27,8 @@ pub(super) struct Known {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) horizon: Option<Timestamp>,
+    /// How erased actors are called, if somebody was erased.
+    pub(super) erased: Option<[u8; 32]>,
     forgotten_before: HashMap<String, Timestamp>,
 }
 
@@ -37,7 +39,12 @@ impl Memory {
             .query_row([], |row| row.get(0))?;
         let mut statement = conn.prepare_cached("SELECT operation, mark FROM samekey_forgotten_before")?;
         let marks = statement.query_map([], |row| Ok((row.get(0)?, Timestamp::from_millis(row.get(1)?))))?;
-        Ok(Self { horizon: horizon.map(Timestamp::from_millis), forgotten_before: marks.collect::<Result<_, _>>()? })
+        let erased = super::erase::secret(conn)?;
+        Ok(Self {
+            horizon: horizon.map(Timestamp::from_millis),
+            erased,
+            forgotten_before: marks.collect::<Result<_, _>>()?,
+        })
     }
 
     /// The newest key time that was forgotten under any of these names.
@@ -63,6 +70,14 @@ impl Known {
         self.profiles.clear();
         self.memory = None;
         self.in_progress.clear();
+    }
+
+    /// `forgotten_before` moved on the writer's own connection. If its transaction is rolled back, all is forgotten.
+    pub(super) fn moved(&mut self, name: String, mark: Timestamp) {
+        if let Some(memory) = &mut self.memory {
+            let newest = memory.forgotten_before.entry(name).or_insert(mark);
+            *newest = mark.max(*newest);
+        }
     }
 
     /// Where memory begins; the table has a row for each operation of the configuration.

@@ -3,19 +3,28 @@
 
 #[cfg(feature = "cli")]
 mod actor_kind;
+mod cases;
 pub(crate) mod claims;
+pub(super) mod copy;
 mod effects;
+pub(crate) mod erase;
+mod horizon;
 mod known;
 mod leases;
+mod moved;
 mod named;
 mod open;
+mod passed;
 mod reader;
 mod row;
+mod sample;
 mod space;
 mod statement;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod trail;
+mod vacuum;
 mod wal;
 mod writer;
 
@@ -27,19 +36,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use samekey_core::Policy;
 use samekey_core::claim::judge::Judge;
 use samekey_core::claim::{Event, Say};
 use samekey_core::problem::Code;
+use samekey_core::{Actor, Policy};
 use tokio::sync::oneshot;
 
 use self::reader::Readers;
 use self::writer::{Job, Writer};
+use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
+use super::secret::Secret;
 use super::{
-    Applied, Ask, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Found, Note, RecordId, Step, StoreError,
-    StoredResponse, Told,
+    Applied, Ask, Backup, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look, Note,
+    Policies, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -62,6 +73,12 @@ pub struct SqliteOptions {
     pub busy_timeout: Duration,
     /// The most reading connections.
     pub readers: usize,
+    /// The folder of a store for tests, deleted with it. Nothing waits for the disk.
+    #[cfg(feature = "testing")]
+    pub(crate) passing: Option<Arc<tempfile::TempDir>>,
+    /// Whether this process looks after the records in the background: one that serves does, one that opens the file
+    /// for a single piece of work does not.
+    pub attended: bool,
 }
 
 impl SqliteOptions {
@@ -77,6 +94,9 @@ impl SqliteOptions {
             // Under every client's patience, above any batch of another process.
             busy_timeout: Duration::from_secs(2),
             readers: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8),
+            #[cfg(feature = "testing")]
+            passing: None,
+            attended: true,
         }
     }
 
@@ -112,6 +132,13 @@ impl SqliteOptions {
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
+        self
+    }
+
+    /// Leaves looking after the records to others.
+    #[must_use]
+    pub fn unattended(mut self) -> Self {
+        self.attended = false;
         self
     }
 }
@@ -159,6 +186,7 @@ struct Shared {
     hub: Arc<Hub>,
     holds: Arc<Holds>,
     judge: Mutex<Judge>,
+    secret: Secret,
     /// Writes that wait or are being written.
     queued: AtomicUsize,
 }
@@ -169,12 +197,25 @@ impl Shared {
     }
 
     /// Both clocks are looked at first: one that was stepped a moment ago must not judge.
-    fn may_judge(&self, lease: Duration) -> bool {
+    fn judged<T>(&self, ask: impl FnOnce(&Judge, Duration) -> T) -> T {
         let Moment { wall, monotonic } = self.clock.moment();
         let mut judge = self.judge();
         judge.look(monotonic, wall.as_millis());
-        judge.may_judge(monotonic, lease)
+        ask(&judge, monotonic)
     }
+
+    fn may_judge(&self, lease: Duration) -> bool {
+        self.judged(|judge, at| judge.may_judge(at, lease))
+    }
+}
+
+/// The secret of the store in this file.
+#[cfg(feature = "cli")]
+pub(super) fn secret_of(file: &std::path::Path) -> Result<Secret, StoreError> {
+    let place = super::error::place(file);
+    let conn = open::store_reader(file, &place, super::file::PATIENCE)?;
+    let secret = conn.query_row("SELECT value FROM samekey_meta WHERE name = 'secret'", [], |row| row.get(0));
+    secret.map(|bytes| Secret::new(&bytes)).map_err(|error| StoreError::sqlite(&place, error))
 }
 
 /// Longer answers are read on a thread that may block: their pages are not neighbours.
@@ -185,18 +226,29 @@ const READ_NOW_BYTES: usize = 32 << 10;
 pub(super) struct Sqlite {
     shared: Arc<Shared>,
     readers: Arc<Readers>,
-    secret: [u8; 32],
     capacity: usize,
     jobs: mpsc::Sender<Job>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    #[cfg(feature = "testing")]
+    #[cfg_attr(not(test), expect(dead_code, reason = "it is here to be dropped"))]
+    passing: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Sqlite {
     /// Blocks: opens the file, brings its schema up to date and starts the writer.
     pub(super) fn open(options: SqliteOptions, hub: Arc<Hub>, holds: Arc<Holds>) -> Result<Self, StoreError> {
-        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers } = options;
+        let SqliteOptions { path, clock, queue_capacity, min_free_bytes, busy_timeout, readers, .. } = options;
         let place = super::error::place(&path);
         let (conn, birth) = open::writer(&path, busy_timeout, clock.now())?;
+        #[cfg(feature = "testing")]
+        let passing = options.passing;
+        #[cfg(feature = "testing")]
+        if passing.is_some() {
+            conn.pragma_update(None, "synchronous", "OFF").map_err(|error| StoreError::sqlite(&place, error))?;
+        }
+        // The folder goes when both threads of the store have closed what they had open.
+        #[cfg(feature = "testing")]
+        let writers = passing.clone();
         let mut judge = Judge::new();
         // The process may be older than the store's opening: what counts is since when this store could renew.
         judge.stalled(clock.monotonic(), Duration::MAX);
@@ -206,22 +258,44 @@ impl Sqlite {
             hub,
             holds,
             judge: Mutex::new(judge),
+            secret: Secret::new(&birth.secret),
             queued: AtomicUsize::new(0),
         });
         let (jobs, waiting) = mpsc::channel();
         let space = space::Space::of(&path, min_free_bytes);
-        let writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at);
+        let of = |error| StoreError::sqlite(&place, error);
+        let passed = passed::Passed::resume(&conn, birth.created_at, shared.clock.moment()).map_err(of)?;
+        let mut writer = Writer::new(conn, waiting, Arc::clone(&shared), space, birth.created_at, passed);
+        writer.wal = wal::Wal::new(wal::Mover::start(&path));
         let thread = std::thread::Builder::new()
             .name("samekey-writer".into())
-            .spawn(move || writer.run())
+            .spawn(move || {
+                writer.run();
+                #[cfg(feature = "testing")]
+                drop(writers);
+            })
             .map_err(|error| StoreError::backend(&place, error))?;
         let readers = Arc::new(Readers::new(path, place, busy_timeout, readers));
         let thread = Mutex::new(Some(thread));
-        Ok(Self { shared, readers, secret: birth.secret, capacity: queue_capacity.max(2), jobs, thread })
+        Ok(Self {
+            shared,
+            readers,
+            capacity: queue_capacity.max(2),
+            jobs,
+            thread,
+            #[cfg(feature = "testing")]
+            passing,
+        })
     }
 
-    pub(super) fn secret(&self) -> &[u8; 32] {
-        &self.secret
+    /// Where a store for tests is.
+    #[cfg(all(test, feature = "testing"))]
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        self.passing.as_ref().map(|folder| folder.path().to_owned())
+    }
+
+    pub(super) fn secret(&self) -> &Secret {
+        &self.shared.secret
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -230,6 +304,10 @@ impl Sqlite {
 
     pub(super) fn may_judge(&self, lease: Duration) -> bool {
         self.shared.may_judge(lease)
+    }
+
+    pub(super) fn trusts_times(&self, span: Duration) -> bool {
+        self.shared.judged(|judge, at| judge.trusts_times(at, span))
     }
 
     pub(super) async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
@@ -247,13 +325,17 @@ impl Sqlite {
     }
 
     pub(super) async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
-        match self.readers.read_now(|conn| claims::look_up(conn, ask).map(Some))? {
+        match self.readers.read_now(|conn| claims::look_up(conn, ask, || erase::secret(conn)).map(Some))? {
             Some(found) => Ok(found),
             None => {
                 let ask = ask.clone();
-                self.readers.read(move |conn| claims::look_up(conn, &ask)).await
+                self.readers.read(move |conn| claims::look_up(conn, &ask, || erase::secret(conn))).await
             }
         }
+    }
+
+    pub(super) async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        self.readers.read(move |conn| claims::by_id(conn, id)).await
     }
 
     pub(super) async fn operations_in_use(
@@ -306,15 +388,63 @@ impl Sqlite {
         self.readers.read(move |conn| trail::of(conn, id)).await
     }
 
+    pub(super) async fn lapsed(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |conn| cases::lapsed(conn, after, now, limit)).await
+    }
+
+    pub(super) async fn uncertain(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |conn| cases::uncertain(conn, after, now, limit)).await
+    }
+
+    pub(super) async fn take_look(&self, look: Look) -> Result<bool, StoreError> {
+        self.ask(|reply| Job::Look { look, reply }).await
+    }
+
+    pub(super) async fn sweep(&self, policies: Arc<Policies>) -> Result<Swept, StoreError> {
+        self.ask(|reply| Job::Sweep { policies, reply }).await
+    }
+
+    /// On a connection and a thread of its own: a long walk through the file.
+    pub(super) async fn erase(&self, actor: Actor) -> Result<Erased, StoreError> {
+        let (path, busy) = (self.readers.path.clone(), self.readers.patience);
+        let now = self.shared.clock.now();
+        tokio::task::spawn_blocking(move || erase::erase_in(&path, busy, &actor, now))
+            .await
+            .map_err(|_| StoreError::Closed)?
+    }
+
+    pub(super) async fn backup(&self, to: PathBuf) -> Result<Backup, StoreError> {
+        let (from, now) = (self.readers.path.clone(), self.shared.clock.now());
+        tokio::task::spawn_blocking(move || copy::backup(&from, &to, now)).await.map_err(|_| StoreError::Closed)?
+    }
+
+    pub(super) async fn vacuum(&self) -> Result<bool, StoreError> {
+        self.ask(|reply| Job::Vacuum { reply }).await
+    }
+
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         self.ask(|reply| Job::Ready { reply }).await
+    }
+
+    pub(super) async fn sample(&self) -> Result<Sample, StoreError> {
+        let path = self.readers.path.clone();
+        self.readers.read(move |conn| sample::take(conn, &path)).await
+    }
+
+    pub(super) fn queue(&self) -> Queue {
+        Queue { length: self.shared.queued.load(Ordering::Relaxed), capacity: self.capacity }
     }
 
     /// Queues a write and waits for it. Dropping the future does not take the write back.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.shared.queued.fetch_add(1, Ordering::Relaxed);
-        self.jobs.send(job(reply)).map_err(|_| StoreError::Closed)?;
+        let job = job(reply);
+        if job.is_asked_for() {
+            self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        }
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 

@@ -20,6 +20,7 @@ const MIGRATIONS: &[M<'static>] = &[M::up(concat!(
     // 'SmKy': tells a samekey store from the files of other programs. An application's own database keeps its own.
     "PRAGMA application_id = 0x536d4b79;\n",
     include_str!("migrations/0001_records.sql"),
+    include_str!("migrations/0001_counts.sql"),
 ))];
 
 /// The newest schema that is known here.
@@ -85,8 +86,38 @@ pub(super) fn reader(path: &Path, busy_timeout: Duration) -> rusqlite::Result<Co
     Ok(conn)
 }
 
+/// A connection for a single piece of work that writes. It leaves the WAL to the writer.
+pub(super) fn beside_the_writer(path: &Path, busy_timeout: Duration) -> rusqlite::Result<Connection> {
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(busy_timeout)?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    Ok(conn)
+}
+
+/// Reads a store that is there. What is none is not touched.
+pub(super) fn store_reader(path: &Path, place: &Arc<str>, busy_timeout: Duration) -> Result<Connection, StoreError> {
+    if !path.is_file() {
+        return Err(StoreError::NoStore { place: Arc::clone(place) });
+    }
+    let conn = reader(path, busy_timeout).map_err(|error| StoreError::sqlite(place, error))?;
+    match refuse_foreign(&conn, place)? {
+        0 => Err(StoreError::NoStore { place: Arc::clone(place) }),
+        version if version > SCHEMA => {
+            Err(StoreError::NewerSchema { place: Arc::clone(place), found: version, known: SCHEMA })
+        }
+        _ => Ok(conn),
+    }
+}
+
+/// When the store was made.
+pub(super) fn created_at(conn: &Connection) -> rusqlite::Result<Timestamp> {
+    conn.query_row("SELECT value FROM samekey_meta WHERE name = 'created_at'", [], |row| row.get(0))
+        .map(Timestamp::from_millis)
+}
+
 /// SQLite's locks do not hold there, and its shared memory is not shared.
-fn refuse_network(directory: &Path, place: &Arc<str>) -> Result<(), StoreError> {
+pub(super) fn refuse_network(directory: &Path, place: &Arc<str>) -> Result<(), StoreError> {
     let Ok(seen) = rustix::fs::statfs(directory) else { return Ok(()) };
     // linux/magic.h; the field's type differs between targets, the low 32 bits do not.
     let kind = match seen.f_type as u32 {
@@ -101,7 +132,7 @@ fn refuse_network(directory: &Path, place: &Arc<str>) -> Result<(), StoreError> 
 }
 
 /// Makes the file before SQLite does, which would make it readable for everybody.
-fn make(path: &Path, place: &Arc<str>) -> Result<(), StoreError> {
+pub(super) fn make(path: &Path, place: &Arc<str>) -> Result<(), StoreError> {
     if fs::metadata(path).is_ok_and(|seen| !seen.is_file()) {
         return Err(StoreError::NotAFile { place: Arc::clone(place) });
     }
@@ -111,7 +142,7 @@ fn make(path: &Path, place: &Arc<str>) -> Result<(), StoreError> {
 }
 
 /// Takes the files from everybody but their owner. SQLite gives `-wal` and `-shm` the mode of the file.
-fn narrow(path: &Path) -> Result<(), StoreError> {
+pub(super) fn narrow(path: &Path) -> Result<(), StoreError> {
     for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
         if fs::metadata(&file).is_ok_and(|seen| seen.permissions().mode() & 0o077 != 0) {
             fs::set_permissions(&file, Permissions::from_mode(0o600)).map_err(|error| StoreError::io(&file, error))?;
@@ -127,8 +158,10 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Only an empty file or one of ours is written into. Returns its schema.
-fn refuse_foreign(conn: &Connection, place: &Arc<str>) -> Result<u32, StoreError> {
+pub(super) fn refuse_foreign(conn: &Connection, place: &Arc<str>) -> Result<u32, StoreError> {
     let foreign = |why: &str| StoreError::ForeignFile { place: Arc::clone(place), why: why.into() };
+    // One snapshot: another process may be making this very file.
+    let _snapshot = conn.unchecked_transaction().map_err(|error| StoreError::sqlite(place, error))?;
     let id: i32 = match conn.pragma_query_value(None, "application_id", |row| row.get(0)) {
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
             return Err(foreign("it is no SQLite database"));
@@ -162,6 +195,8 @@ fn refuse_damaged(conn: &Connection, path: &Path, place: &Arc<str>) -> Result<()
 
 fn set_up(conn: &Connection, place: &Arc<str>) -> Result<(), StoreError> {
     let of = |error| StoreError::sqlite(place, error);
+    // Only a file without a table takes this; an older one is made anew by VACUUM, as the documentation says.
+    conn.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(of)?;
     let mut races = 0;
     let mode: String = loop {
         // Changing the mode needs the file alone, and no busy handler waits for that.
@@ -180,11 +215,13 @@ fn set_up(conn: &Connection, place: &Arc<str>) -> Result<(), StoreError> {
     // FULL: an acknowledged claim survives power loss. Checkpoints are the writer's, between batches.
     conn.pragma_update(None, "synchronous", "FULL").map_err(of)?;
     conn.pragma_update(None, "foreign_keys", true).map_err(of)?;
+    // What is deleted is overwritten where that costs no further page; erasing somebody sees to the rest.
+    conn.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(())).map_err(of)?;
     conn.pragma_update(None, "wal_autocheckpoint", 0).map_err(of)?;
     conn.pragma_update(None, "journal_size_limit", WAL_KEPT_BYTES).map_err(of)
 }
 
-fn migrate(conn: &mut Connection, place: &Arc<str>) -> Result<(), StoreError> {
+pub(super) fn migrate(conn: &mut Connection, place: &Arc<str>) -> Result<(), StoreError> {
     let migrations = Migrations::from_slice(MIGRATIONS);
     let mut races = 0;
     loop {

@@ -14,6 +14,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::Semaphore;
 
 use super::{Trouble, open};
+use crate::observe;
 use crate::store::StoreError;
 
 /// A look-up from memory stays far below this; one that reads from a disk, or whose thread was put off, does not.
@@ -130,7 +131,11 @@ impl Readers {
 
     fn error(&self, trouble: Trouble) -> StoreError {
         match trouble {
-            Trouble::Sqlite(error) => StoreError::sqlite(&self.place, error),
+            Trouble::Sqlite(error) => {
+                let error = StoreError::sqlite(&self.place, error);
+                observe::store_failed(&error);
+                error
+            }
             Trouble::Item(error) => error,
         }
     }

@@ -13,10 +13,11 @@ use crate::store::{Found, RecordId, StoreError, StoredResponse};
 /// What [`read`] reads, in its order.
 pub(super) const COLUMNS: &str = "id, payload_hash, state, attempt, holder, took_over, revision, lease_until, \
      deadline, settle_after, not_before, reason, ended, status_code, result_id, response_body IS NOT NULL, \
-     created_at, finished_at, expires_at, operation, effects_open, effects_finished, effects_not_applied";
+     created_at, finished_at, expires_at, operation, effects_open, effects_finished, effects_not_applied, \
+     configured";
 
 /// How many columns [`COLUMNS`] names.
-pub(super) const COLUMN_COUNT: usize = 23;
+pub(super) const COLUMN_COUNT: usize = 24;
 
 /// Reads a record. A word that is not known is an error of this record alone.
 pub(super) fn read(row: &Row<'_>) -> Result<Found, Trouble> {
@@ -60,7 +61,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Found, Trouble> {
         expires_at: moment(18)?,
         effects: Effects { open: row.get(20)?, finished: row.get(21)?, not_applied: row.get(22)? },
     };
-    Ok(Found { id: RecordId(id), operation: row.get(19)?, record })
+    Ok(Found { id: RecordId(id), operation: row.get(19)?, configured: row.get(23)?, record })
 }
 
 /// Where a new record stands.
@@ -111,7 +112,8 @@ pub(super) fn insert(conn: &Connection, place: &Place<'_>, record: &Record) -> r
 }
 
 /// Writes `record` over the one that had `revision`, and its response: a new one, the one that is there, or none
-/// any more. Without `has_response` only its headers are kept. Says whether that revision was still there.
+/// any more. Without `has_response` only its headers are kept. Looks are counted anew each time that a record becomes
+/// uncertain. Says whether that revision was still there.
 pub(super) fn update(
     conn: &Connection,
     id: RecordId,
@@ -126,7 +128,9 @@ pub(super) fn update(
              ended = ?14, status_code = ?15, result_id = ?16, finished_at = ?17, expires_at = ?18, \
              response_headers = CASE WHEN ?19 THEN response_headers ELSE ?20 END, \
              response_body = CASE WHEN ?19 THEN response_body ELSE ?21 END, \
-             effects_open = ?22, effects_finished = ?23, effects_not_applied = ?24 \
+             effects_open = ?22, effects_finished = ?23, effects_not_applied = ?24, \
+             looks = CASE WHEN state = 'uncertain' AND ?4 = 'uncertain' THEN looks ELSE 0 END, \
+             look_at = CASE WHEN state = 'uncertain' AND ?4 = 'uncertain' THEN look_at END \
              WHERE id = ?1 AND revision = ?2",
         )?
         .execute(params![

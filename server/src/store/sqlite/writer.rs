@@ -16,11 +16,16 @@ use tokio::sync::oneshot;
 use super::claims::{self, Setting};
 use super::known::Known;
 use super::leases::{self, Lost, Why};
+use super::moved::{self, Moved};
+use super::passed::Passed;
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Purpose, Shared, Trouble, effects};
+use super::{Change, Purpose, Shared, Trouble, cases, effects, sweep, vacuum};
+use crate::observe;
 use crate::store::hold::Lease;
-use crate::store::{Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, StoreError, Told};
+use crate::store::{
+    Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Look, Policies, StoreError, Swept, Told,
+};
 
 /// Beyond this, only latency grows: FULL costs nothing from here on.
 const MAX_BATCH: usize = 128;
@@ -52,8 +57,19 @@ pub(super) enum Job {
         end: Box<EffectEnd>,
         reply: Reply<EffectNoted>,
     },
+    Look {
+        look: Look,
+        reply: Reply<bool>,
+    },
     Ready {
         reply: Reply<()>,
+    },
+    Sweep {
+        policies: Arc<Policies>,
+        reply: Reply<Swept>,
+    },
+    Vacuum {
+        reply: Reply<bool>,
     },
     /// The writer's own, asked for at this moment of the monotonic clock.
     Renew(Vec<Lease>, Duration),
@@ -65,13 +81,23 @@ pub(super) enum Job {
     Hook(Box<dyn FnOnce(&Connection) + Send>),
 }
 
+impl Job {
+    /// Whether somebody outside the store waits for it. Only such jobs fill the queue.
+    pub(super) fn is_asked_for(&self) -> bool {
+        !matches!(self, Self::Renew(..) | Self::Sweep { .. } | Self::Vacuum { .. } | Self::Look { .. })
+    }
+}
+
 /// What a job came to, before COMMIT.
 enum Outcome {
     Told(Told, bool),
     Applied(Applied, Option<(String, String)>),
     EffectTold(EffectTold),
     EffectNoted(EffectNoted),
+    Looked(bool),
     Ready,
+    Swept(Swept),
+    Vacuumed(bool),
     Renewed(Vec<Lost>),
     Failed(StoreError),
 }
@@ -101,9 +127,14 @@ pub(super) struct Writer {
     space: Space,
     created_at: Timestamp,
     known: Known,
+    /// What the transaction changed, to be told once it is committed.
+    moved: Vec<Moved>,
+    passed: Passed,
     /// Completions and the like; never behind deliveries.
     urgent: VecDeque<Job>,
     deliveries: VecDeque<Job>,
+    /// The keeper's turns. Each comes last in a batch, one at a time: it has bounds of its own, and shares the fsync.
+    chores: VecDeque<Job>,
     closing: Vec<oneshot::Sender<()>>,
     /// Nobody sends any more.
     orphaned: bool,
@@ -111,7 +142,7 @@ pub(super) struct Writer {
     trouble_since: Option<Duration>,
     seen_abroad: i64,
     looked_abroad: Instant,
-    wal: Wal,
+    pub(super) wal: Wal,
 }
 
 impl Writer {
@@ -121,22 +152,26 @@ impl Writer {
         shared: Arc<Shared>,
         space: Space,
         created_at: Timestamp,
+        passed: Passed,
     ) -> Self {
         Self {
+            passed,
             conn,
             jobs,
             shared,
             space,
             created_at,
             known: Known::default(),
+            moved: Vec::new(),
             urgent: VecDeque::new(),
             deliveries: VecDeque::new(),
+            chores: VecDeque::new(),
             closing: Vec::new(),
             orphaned: false,
             trouble_since: None,
             seen_abroad: 0,
             looked_abroad: Instant::now(),
-            wal: Wal::new(),
+            wal: Wal::new(None),
         }
     }
 
@@ -153,7 +188,8 @@ impl Writer {
             self.look_abroad();
             self.wal.tend(&self.conn);
         }
-        self.wal.checkpoint(&self.conn);
+        self.passed.keep_at_end(&self.conn, self.created_at, &self.shared);
+        self.wal.end(&self.conn);
         let closing = std::mem::take(&mut self.closing);
         // The connection closes before anybody hears that the store is closed.
         drop(self);
@@ -164,7 +200,8 @@ impl Writer {
 
     /// Takes everything that is queued; waits for something if there is nothing.
     fn receive(&mut self) {
-        if self.urgent.is_empty() && self.deliveries.is_empty() && self.closing.is_empty() && !self.orphaned {
+        let waiting = [&self.urgent, &self.deliveries, &self.chores].iter().any(|queue| !queue.is_empty());
+        if !waiting && self.closing.is_empty() && !self.orphaned {
             let received = match self.nap() {
                 None => self.jobs.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
                 Some(nap) => self.jobs.recv_timeout(nap),
@@ -186,8 +223,10 @@ impl Writer {
             Job::Apply { .. }
             | Job::StartEffect { .. }
             | Job::EndEffect { .. }
+            | Job::Look { .. }
             | Job::Ready { .. }
             | Job::Renew(..) => self.urgent.push_back(job),
+            Job::Sweep { .. } | Job::Vacuum { .. } => self.chores.push_back(job),
             Job::Nudge => {}
             Job::Close { reply } => self.closing.push(reply),
             #[cfg(test)]
@@ -212,7 +251,8 @@ impl Writer {
         }
         let urgent = self.urgent.len().min(MAX_BATCH);
         let deliveries = self.deliveries.len().min(MAX_BATCH - urgent);
-        self.urgent.drain(..urgent).chain(self.deliveries.drain(..deliveries)).collect()
+        let chore = self.chores.pop_front();
+        self.urgent.drain(..urgent).chain(self.deliveries.drain(..deliveries)).chain(chore).collect()
     }
 
     /// The batch in one transaction, or each item in its own.
@@ -237,6 +277,22 @@ impl Writer {
     }
 
     fn transact(&mut self, batch: &[Job]) -> Result<Vec<Outcome>, Failed> {
+        let began = Instant::now();
+        let outcomes = self.commit(batch);
+        match &outcomes {
+            Ok(_) => {
+                observe::committed(began.elapsed(), batch.len());
+                moved::tell(&self.moved, |key| self.shared.secret.log_hash("key", key));
+            }
+            Err(Failed::ToBegin(error) | Failed::Inside(error) | Failed::ToCommit(error)) => {
+                observe::store_failed(error);
+            }
+        }
+        self.moved.clear();
+        outcomes
+    }
+
+    fn commit(&mut self, batch: &[Job]) -> Result<Vec<Outcome>, Failed> {
         let begun = *self.trouble_since.get_or_insert_with(|| self.shared.clock.monotonic());
         let begun_anew = if self.conn.is_autocommit() { Ok(()) } else { self.conn.execute_batch("ROLLBACK") };
         begun_anew
@@ -274,16 +330,19 @@ impl Writer {
 
     fn each(&mut self, batch: &[Job]) -> rusqlite::Result<Vec<Outcome>> {
         // Read after the lock was granted: a claim's lease begins now, not when it queued.
-        let now = self.shared.clock.now();
+        let moment = self.shared.clock.moment();
+        let now = moment.wall;
         let short = self.space.is_short();
         let shared = Arc::clone(&self.shared);
         let may_judge = move |policy: &Policy| shared.may_judge(policy.lease);
         let mut setting = Setting {
             place: &self.shared.place,
             now,
+            latest: now.max(self.passed.measured(moment)),
             may_judge: &may_judge,
             created_at: self.created_at,
             known: &mut self.known,
+            moved: std::mem::take(&mut self.moved),
         };
         let conn = &self.conn;
         setting.known.begin(conn)?;
@@ -308,7 +367,18 @@ impl Writer {
                 Job::EndEffect { end, .. } => {
                     (effects::end(conn, end, &setting).map(Outcome::EffectNoted), 4 + end.result.len() / 4096)
                 }
+                Job::Look { look, .. } => (cases::take(conn, look).map(Outcome::Looked).map_err(Trouble::from), 2),
                 Job::Ready { .. } => (touch(conn, now).map(|()| Outcome::Ready).map_err(Trouble::from), 1),
+                Job::Sweep { policies, .. } => {
+                    match sweep::turn(conn, policies, &mut self.passed, moment, &mut setting) {
+                        Ok((swept, pages)) => (Ok(Outcome::Swept(swept)), pages),
+                        Err(trouble) => (Err(trouble), 0),
+                    }
+                }
+                Job::Vacuum { .. } => match vacuum::turn(conn) {
+                    Ok((more, pages)) => (Ok(Outcome::Vacuumed(more)), pages),
+                    Err(error) => (Err(error.into()), 0),
+                },
                 _ => continue,
             };
             self.wal.grew(pages);
@@ -318,6 +388,8 @@ impl Writer {
                 Err(Trouble::Sqlite(error)) => return Err(error),
             });
         }
+        self.moved = setting.moved;
+        moved::count(conn, &self.moved)?;
         Ok(outcomes)
     }
 
@@ -330,7 +402,7 @@ impl Writer {
         });
         self.shared.hub.wake(changed);
         for (job, outcome) in batch.into_iter().zip(outcomes) {
-            if !matches!(job, Job::Renew(..)) {
+            if job.is_asked_for() {
                 self.shared.queued.fetch_sub(1, Ordering::Relaxed);
             }
             match (job, outcome) {
@@ -342,8 +414,14 @@ impl Writer {
                 (Job::StartEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::EndEffect { reply, .. }, Outcome::EffectNoted(noted)) => drop(reply.send(Ok(noted))),
                 (Job::EndEffect { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Look { reply, .. }, Outcome::Looked(taken)) => drop(reply.send(Ok(taken))),
+                (Job::Look { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Ready { reply }, Outcome::Ready) => drop(reply.send(Ok(()))),
                 (Job::Ready { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Sweep { reply, .. }, Outcome::Swept(swept)) => drop(reply.send(Ok(swept))),
+                (Job::Sweep { reply, .. }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
+                (Job::Vacuum { reply }, Outcome::Vacuumed(more)) => drop(reply.send(Ok(more))),
+                (Job::Vacuum { reply }, Outcome::Failed(error)) => drop(reply.send(Err(error))),
                 (Job::Renew(leases, asked), Outcome::Renewed(lost)) => {
                     self.log_lost(&lost);
                     self.shared.holds.prove(&leases, asked);

@@ -42,9 +42,12 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
     finished_at      INTEGER,
     expires_at       INTEGER,
     request_id       TEXT,
-    effects_open        INTEGER NOT NULL DEFAULT 0,
-    effects_finished    INTEGER NOT NULL DEFAULT 0,
+    effects_open     INTEGER NOT NULL DEFAULT 0,
+    effects_finished INTEGER NOT NULL DEFAULT 0,
     effects_not_applied INTEGER NOT NULL DEFAULT 0,
+    looks            INTEGER NOT NULL DEFAULT 0,
+    -- Of the recoverer where the record is uncertain, else of the sweeper.
+    look_at          INTEGER,
     response_headers BLOB,
     response_body    BLOB
 ) STRICT;
@@ -58,6 +61,17 @@ CREATE INDEX IF NOT EXISTS idempotency_keys_in_progress ON idempotency_keys (act
 -- For whoever starts under another configuration: which names have records that a client may still ask for.
 CREATE INDEX IF NOT EXISTS idempotency_keys_operations ON idempotency_keys (operation)
     WHERE configured AND state <> 'expired';
+
+-- For the sweeper: answers by the end of their retention, and what is left of commands by when they may be forgotten.
+CREATE INDEX IF NOT EXISTS idempotency_keys_expiring ON idempotency_keys (expires_at)
+    WHERE state IN ('completed', 'failed');
+CREATE INDEX IF NOT EXISTS idempotency_keys_forgettable ON idempotency_keys (coalesce(look_at, finished_at))
+    WHERE state IN ('expired', 'released');
+
+-- For whoever settles what is uncertain: by when the next look at it is due.
+CREATE INDEX IF NOT EXISTS idempotency_keys_uncertain
+    ON idempotency_keys (max(coalesce(look_at, settle_after), settle_after))
+    WHERE state = 'uncertain';
 
 -- The effects journal: an entry is written before the external call that it stands for.
 CREATE TABLE IF NOT EXISTS idempotency_effects (

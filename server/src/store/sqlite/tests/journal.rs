@@ -73,7 +73,7 @@ async fn an_operator_who_releases_closes_open_effects_and_leaves_name_and_reason
         settlement: Settlement::Released,
     };
     let note = Note { who: Some("ann".into()), why: Some("the provider has no such charge".into()) };
-    let settled = store.settle(id, Arc::clone(&ask.policy), event, None, note).await.unwrap();
+    let settled = store.apply_noted(id, Arc::clone(&ask.policy), event, None, note).await.unwrap();
     assert_eq!(settled.record.unwrap().state, State::Released);
     assert_eq!(store.effects(id).await.unwrap()[0].end, Some(CallEnd::NotApplied));
 

@@ -66,16 +66,6 @@ async fn lease_until(bench: &Bench, id: RecordId) -> Timestamp {
     bench.on_writer(move |conn| load(conn, id).lease_until).await
 }
 
-async fn until(mut holds: impl AsyncFnMut() -> bool) {
-    for _ in 0..200 {
-        if holds().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("it never came to hold");
-}
-
 #[tokio::test]
 async fn a_held_claim_is_renewed_up_to_its_deadline_and_others_are_not() {
     let bench = Bench::new().await;

@@ -2,10 +2,16 @@
 
 mod claims;
 mod closing;
+mod copies;
+mod erasing;
 mod figures;
 mod files;
 mod journal;
 mod leases;
+mod recovering;
+mod sampling;
+mod settling;
+mod sweeping;
 mod trouble;
 mod wakes;
 
@@ -29,12 +35,14 @@ use crate::store::{Applied, Ask, RecordId, Store, StoredResponse};
 /// Some day in 2026.
 pub(super) const START: Timestamp = Timestamp::from_millis(1_796_000_000_000);
 
-/// A store in a directory of its own, under a clock that stands still.
+/// A store in a directory of its own, under a clock that stands still, with nobody who writes unasked: moving the hands
+/// in the middle of a write would look like a stall.
 struct Bench {
     directory: TempDir,
     clock: Clock,
     hands: Hands,
     store: Store,
+    attended: bool,
 }
 
 impl Bench {
@@ -42,12 +50,19 @@ impl Bench {
         Self::with(|options| options).await
     }
 
+    /// With a keeper.
+    async fn attended() -> Self {
+        Self::with(|options| SqliteOptions { attended: true, ..options }).await
+    }
+
     async fn with(options: impl FnOnce(SqliteOptions) -> SqliteOptions) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (clock, hands) = Clock::manual(START);
-        let of = SqliteOptions::new(directory.path().join("samekey.db")).clock(clock.clone()).min_free_bytes(0);
-        let store = Store::open(options(of)).await.unwrap();
-        Self { directory, clock, hands, store }
+        let of = SqliteOptions::new(directory.path().join("samekey.db")).clock(clock.clone());
+        let options = options(of.min_free_bytes(0).unattended());
+        let attended = options.attended;
+        let store = Store::open(options).await.unwrap();
+        Self { directory, clock, hands, store, attended }
     }
 
     fn path(&self) -> PathBuf {
@@ -55,7 +70,8 @@ impl Bench {
     }
 
     fn options(&self) -> SqliteOptions {
-        SqliteOptions::new(self.path()).clock(self.clock.clone()).min_free_bytes(0)
+        let of = SqliteOptions::new(self.path()).clock(self.clock.clone()).min_free_bytes(0);
+        SqliteOptions { attended: self.attended, ..of }
     }
 
     /// A second store on the same file, as another process would have it.
@@ -150,6 +166,17 @@ fn answer(body: &'static str) -> StoredResponse {
 async fn finish(store: &Store, ask: &Ask, id: RecordId, fence: Fence) -> Applied {
     let event = Event::Finish(fence, Finish::Terminal(terminal(201)));
     store.apply(id, Arc::clone(&ask.policy), event, Some(answer("done"))).await.unwrap()
+}
+
+/// Waits for what another task brings about.
+async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..400 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it never came to hold");
 }
 
 const fn s(seconds: u64) -> Duration {

@@ -91,7 +91,7 @@ async fn a_lock_that_another_process_holds_is_busy_and_nothing_is_claimed() {
 
 #[tokio::test]
 async fn a_queue_half_full_takes_completions_and_known_keys_but_no_new_claims() {
-    let bench = Bench::with(|options| options.queue_capacity(8)).await;
+    let bench = Bench::with(|options| options.queue_capacity(8).unattended()).await;
     let (id, fence) = run(&bench.store, &ask("k0")).await;
     let paused = bench.pause();
     let mut queued = Vec::new();

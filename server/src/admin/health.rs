@@ -1,4 +1,4 @@
-//! The admin listener: is the process alive, and may it get traffic.
+//! Is the process alive, and may it get traffic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,9 +8,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use crate::store::Store;
 
@@ -24,15 +23,11 @@ impl Phase {
     }
 }
 
-/// Serves until it is aborted.
-pub(crate) async fn serve(listener: TcpListener, store: Store, phase: Phase) {
-    let routes = Router::new()
+pub(super) fn routes(store: Store, phase: Phase) -> Router {
+    Router::new()
         .route("/healthz", get(|| async { answer(StatusCode::OK, &json!({ "status": "alive" })) }))
         .route("/readyz", get(ready))
-        .with_state((store, phase));
-    if let Err(error) = axum::serve(listener, routes).await {
-        tracing::error!(event = "admin_error", error = %error, "the admin listener ended");
-    }
+        .with_state((store, phase))
 }
 
 /// Ready is a server whose store takes a write; the service behind has its own probe.
@@ -50,5 +45,5 @@ async fn ready(State((store, phase)): State<(Store, Phase)>) -> Response {
 }
 
 fn answer(status: StatusCode, body: &serde_json::Value) -> Response {
-    (status, [(CACHE_CONTROL, "no-store"), (CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+    (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
