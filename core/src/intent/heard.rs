@@ -53,6 +53,7 @@ pub(super) fn apply(
 ) -> bool {
     let About::Intent(_, on) = exchange.about else { return false };
     next.lease = None;
+    next.out &= on != On::Delivery;
     next.offset = terms.offset.or(next.offset);
     next.remember = terms.remember.or(next.remember);
     let mut change = Change { next, on, now, chance, terms, floor: None };

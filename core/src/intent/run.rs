@@ -171,18 +171,22 @@ impl Engine {
             self.release(at);
             return;
         }
-        if next.state == State::Sending && next.step == Step::Deliver {
+        if core::mem::replace(&mut next.out, false) {
             // Somebody delivered it and was not heard of again.
             next.ambiguous = true;
-            if !next.covered && next.trust == Trust::Auto {
+            if next.step == Step::Deliver && !next.covered && next.trust == Trust::Auto {
                 next.step = Step::Ask;
             }
+        }
+        if next.closing && next.step == Step::Deliver {
+            next.step = Step::Close;
         }
         let length = next.retry.attempt_timeout() + GRACE;
         next.lease = Some(Lease { owner: self.owner.clone(), pause: Pause::new(now, length) });
         next.pause = None;
         if next.step == Step::Deliver {
             next.state = State::Sending;
+            next.out = true;
             next.deliveries = next.deliveries.saturating_add(1);
             if next.first_sent_at.is_none() {
                 let server = self.server_of(&next);
