@@ -4,6 +4,7 @@
 
 mod bench;
 mod campaign;
+mod client;
 mod demo;
 #[path = "../../tests/support/postgres.rs"]
 #[allow(dead_code, reason = "the suites' own, of which this uses a part")]
@@ -32,6 +33,7 @@ struct Xtask {
 enum Task {
     Bench(bench::Bench),
     Campaign(campaign::Campaign),
+    Client(client::Client),
     Demo(demo::Demo),
     Soak(soak::Soak),
     Turnover(turnover::Turnover),
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
     let done = match Xtask::parse().task {
         Task::Bench(bench) => bench.run(),
         Task::Campaign(campaign) => campaign.run(),
+        Task::Client(client) => client.run(),
         Task::Demo(demo) => demo.run(),
         Task::Soak(soak) => soak.run(),
         Task::Turnover(turnover) => turnover.run(),

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::postgres::Postgres;
 use crate::run::{answers, cargo, must, must_keeping, target_dir};
-use crate::tools;
+use crate::{client, tools};
 
 /// Check the whole repository: format, lints, documentation, builds, tests.
 ///
@@ -62,6 +62,9 @@ const STEPS: &[Step] = &[
     ("binary", binary),
     ("peers' packages", tools::peers),
     ("schemathesis", tools::schemathesis),
+    ("npm package", client::package),
+    ("npm package, packed", client::packaging),
+    ("npm package, real server", client::against_the_server),
     ("tests", tests),
     ("documentation's examples", examples),
 ];
