@@ -40,7 +40,7 @@ pub enum KeyTime {
 pub enum Timeless {
     /// Forgotten after `remember`: then the key is new again.
     Forget,
-    /// Kept for ever, about 100 bytes each.
+    /// Kept for ever, about 350 bytes each.
     Keep,
 }
 

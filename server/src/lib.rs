@@ -6,6 +6,8 @@
 
 #[cfg(feature = "cli")]
 mod admin;
+#[cfg(feature = "cli")]
+mod api;
 pub mod claim;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -18,6 +20,8 @@ pub mod key;
 pub mod layer;
 pub mod names;
 pub mod observe;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod probe;
 mod problem;
 #[cfg(feature = "cli")]

@@ -26,8 +26,8 @@ path = "/legacy"
 key = "ignore"
 "#;
 
-/// What nothing in the program does yet.
-const NOT_YET: &[&str] = &["samekey_probes_total"];
+/// Only where an operation has a probe that was asked.
+const SELDOM: &[&str] = &["samekey_probes_total"];
 
 /// A series that is to move, and by how much.
 type Moves<'a> = &'a [(&'a str, &'a [(&'a str, &'a str)], f64)];
@@ -328,7 +328,7 @@ async fn a_scrape_holds_what_the_table_says() {
         }
     })
     .await;
-    for metric in METRICS.iter().filter(|metric| !NOT_YET.contains(&metric.name)) {
+    for metric in METRICS.iter().filter(|metric| !SELDOM.contains(&metric.name)) {
         let kind = match metric.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",

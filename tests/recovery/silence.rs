@@ -26,6 +26,8 @@ async fn a_handler_that_hangs_for_ever_is_let_go_and_asked_about() {
 async fn a_late_answer_comes_before_the_probe() {
     let shop = Shop::open().await;
     let samekey = shop.serve(PROBED).start().await;
+    // The question of the start must not take the answer that is meant for the command.
+    samekey.logs.line_with("event=\"probe_checked\"").await.expect("the probe is known to be right");
     let gate = Gate::new();
     shop.upstream.next(Reply::json(201, r#"{"id":"late"}"#).gated(&gate));
     let answer = samekey.send(&Request::order("k")).await;

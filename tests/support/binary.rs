@@ -84,6 +84,13 @@ impl Serve {
         command.envs(self.env.iter().cloned()).output().expect("samekey check")
     }
 
+    /// Another command of the binary, in this folder: `["backup", "copy.db"]`.
+    pub fn command(&self, words: &[&str]) -> std::process::Output {
+        let mut command = std::process::Command::new(samekey());
+        command.args(words).current_dir(self.folder());
+        command.envs(self.env.iter().cloned()).output().expect("samekey")
+    }
+
     /// Short times, for tests that wait for them: lease 1 s, timeout 1 s, settled from outside 2 s later.
     pub fn quick(self) -> Self {
         self.set("--lease", "1s").set("--timeout", "1s").set("--probe-after", "2s").waits("200ms", "1s")
@@ -131,7 +138,10 @@ impl Serve {
         command.args(&words[1..]).arg("serve");
         if !self.bare {
             command.args(["--upstream", &self.upstream, "--listen", listen]);
-            command.args(["--admin", "127.0.0.1:0", "--store"]).arg(format!("sqlite:{}", self.store.display()));
+            command.args(["--admin", "127.0.0.1:0"]);
+            if !self.env.iter().any(|(name, _)| name == "SAMEKEY_STORE") {
+                command.arg("--store").arg(format!("sqlite:{}", self.store.display()));
+            }
         }
         command
             .args(&self.args)

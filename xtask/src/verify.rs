@@ -1,9 +1,11 @@
 //! `cargo verify`: everything CI checks, in the order in which it fails soonest.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::postgres::Postgres;
 use crate::run::{answers, cargo, must, must_keeping, target_dir};
 use crate::{client, tools};
 
@@ -56,8 +58,10 @@ const STEPS: &[Step] = &[
     ("library without the binary", || passes(&["check", "-p", "samekey"])),
     ("documentation", documentation),
     ("licences and sources", licences),
+    ("alert rules", alert_rules),
     ("binary", binary),
     ("peers' packages", tools::peers),
+    ("schemathesis", tools::schemathesis),
     ("npm package", client::package),
     ("npm package, packed", client::packaging),
     ("npm package, real server", client::against_the_server),
@@ -126,6 +130,15 @@ fn documentation() -> Result<Outcome> {
     Ok(Outcome::done())
 }
 
+/// The tests read the rules, too; this is Prometheus itself.
+fn alert_rules() -> Result<Outcome> {
+    if !answers(Command::new("promtool").arg("--version")) {
+        return Ok(Outcome::skipped("promtool is not installed"));
+    }
+    must(Command::new("promtool").args(["check", "rules", "server/ops/samekey.rules.yml"]))?;
+    Ok(Outcome::done())
+}
+
 fn licences() -> Result<Outcome> {
     if !answers(&mut cargo(&["deny", "--version"])) {
         return Ok(Outcome::skipped("cargo-deny is not installed"));
@@ -147,10 +160,16 @@ fn tests() -> Result<Outcome> {
     run.env("CARGO_TERM_COLOR", "never");
     // Pinned Python packages lie here; see tools.rs.
     run.env("PYTHONPATH", tools::python_packages()?);
+    // One for all suites, so that not each case has to make one.
+    let database = Postgres::start(&["fsync=off"]);
+    if let Some(database) = &database {
+        run.env("SAMEKEY_TEST_POSTGRES", database.url("").trim_end_matches('/'));
+    }
     // Built now, so that no suite tests an older one, and each need not ask cargo again.
     binary()?;
     run.env("SAMEKEY_BIN", target_dir()?.join("debug/samekey"));
     let lines = must_keeping(&mut run, is_summary)?;
+    drop(database);
     let summary = match lines.last() {
         Some(line) if nextest => line.clone(),
         _ => format!("Summary: {}", added_up(&lines)),

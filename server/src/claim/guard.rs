@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::store::{Applied, Ask, Hold, Note, Store, StoreError, StoredResponse, Told};
 
 /// The longest reason that a record's trail keeps, in characters.
-const MAX_WHY_CHARS: usize = 500;
+pub(crate) const MAX_WHY_CHARS: usize = 500;
 
 /// What asking for a claim came to. Exhaustive on purpose: there is nothing else to handle but the refusal.
 #[derive(Debug)]
@@ -273,10 +273,10 @@ impl Claim {
         let why: String = why.chars().take(MAX_WHY_CHARS).collect();
         let applied = self.end(Finish::Uncertain(Reason::Holder), None, Some(why.clone())).await;
         match attempt.ended(applied).await {
-            Ok(record) => Ok({
+            Ok(record) => {
                 attempt.tell_uncertain(Reason::Holder, &why, None);
-                attempt.uncertain("whoever ran it says so").receipt(record.receipt())
-            }),
+                Ok(attempt.uncertain("whoever ran it says so").receipt(record.receipt()))
+            }
             Err(Otherwise::Refused(problem)) => Err(problem),
             Err(Otherwise::Replay(outcome)) => Err(super::stale(Some(outcome.receipt)).about(&attempt.operation)),
             Err(Otherwise::Stale(record)) => Err(attempt.stale(record.as_deref())),

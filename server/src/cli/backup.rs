@@ -40,7 +40,7 @@ pub(crate) fn backup(args: &BackupArgs, out: &mut dyn Write) -> anyhow::Result<E
     let from = args.store.path()?;
     let made = store::backup(&from, &args.file)?;
     let size = bytesize::ByteSize(made.bytes).display().iec();
-    writeln!(out, "{} records of {} in {}, {size}, checked", made.records, from.display(), args.file.display())?;
+    writeln!(out, "{} of {} in {}, {size}, checked", counted(made.records), from.display(), args.file.display())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -49,15 +49,19 @@ pub(crate) fn restore(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Result
     let loaded = args.store.loaded()?;
     let policies = Policies::default();
     register(&policies, &loaded.table.operations());
-    let to = loaded.args.store.path;
+    let to = loaded.args.store.into_file()?;
     let made = store::restore(&args.from, &to, &policies)?;
     let taken = made.taken_at.map_or("a moment that it does not say".into(), moment::shown);
-    writeln!(out, "{} records in {}, as of {taken}", made.records, to.display())?;
+    writeln!(out, "{} in {}, as of {taken}", counted(made.records), to.display())?;
     writeln!(
         out,
-        "horizon {}: keys that may be older and are not known are uncertain, and so are {} records that had not ended",
+        "horizon {}: keys that may be older and are not known are uncertain from now on; had not ended: {}",
         moment::shown(made.horizon),
-        made.uncertain,
+        counted(made.uncertain as u64),
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn counted(records: u64) -> String {
+    if records == 1 { "1 record".into() } else { format!("{records} records") }
 }

@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod fingerprint;
 mod logs;
+mod migrate;
 mod probes;
 mod records;
 mod reload;
@@ -17,6 +18,8 @@ mod store;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+pub(crate) use self::settings::duration;
 
 /// Makes a POST safe to retry: one intent, same key, one effect.
 #[derive(Debug, Parser)]
@@ -44,9 +47,11 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Make a new store of a backup; keys of which the backup cannot know do not run
     Restore(backup::RestoreArgs),
+    /// Move what is in a file into a PostgreSQL database, for many hosts
+    Migrate(migrate::MigrateArgs),
     /// What operators do to records
     #[command(subcommand)]
-    Records(records::Records),
+    Records(Box<records::Records>),
     /// Show what a request is bound to: its fingerprint, its canonical form, or what tells two payloads apart
     Fingerprint(fingerprint::Args),
 }
@@ -58,7 +63,12 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &config::Source::of_process(), &mut std::io::stdout().lock()),
         Command::Backup(args) => backup::backup(&args, &mut std::io::stdout().lock()),
         Command::Restore(args) => backup::restore(&args, &mut std::io::stdout().lock()),
-        Command::Records(args) => records::run(&args, &mut std::io::stdout().lock()),
+        Command::Migrate(args) => {
+            runtime().and_then(|runtime| runtime.block_on(migrate::run(&args, &mut std::io::stdout())))
+        }
+        Command::Records(args) => {
+            runtime().and_then(|runtime| runtime.block_on(records::run(*args, &mut std::io::stdout().lock())))
+        }
         Command::Fingerprint(args) => fingerprint::run(&args, &mut std::io::stdout().lock()),
         Command::Demo(args) => runtime().and_then(|runtime| runtime.block_on(demo::run(args, serve_demo))),
     };

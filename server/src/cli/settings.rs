@@ -170,7 +170,7 @@ pub(crate) enum KeyTimeRule {
 pub(crate) enum TimelessRule {
     /// Forgotten with all else, and then new again
     Forget,
-    /// Remembered for ever, about 100 bytes each
+    /// Remembered for ever, about 350 bytes each
     Keep,
 }
 

@@ -80,7 +80,7 @@ pub fn backup(from: &Path, to: &Path) -> Result<Backup, StoreError> {
     sqlite::copy::backup(from, to, Clock::system().now())
 }
 
-/// [`Store::erase`] on a file that other processes use, without opening it as a store. Blocks.
+/// [`Store::erase`](super::Store::erase) on a file that other processes use, without opening it as a store. Blocks.
 pub fn erase(file: &Path, actor: &Actor) -> Result<Erased, StoreError> {
     sqlite::erase::erase_in(file, PATIENCE, actor, Clock::system().now())
 }

@@ -11,18 +11,19 @@ pub(crate) mod erase;
 mod horizon;
 mod known;
 mod leases;
-mod moved;
-mod named;
+mod listing;
+pub(in crate::store) mod moved;
+pub(in crate::store) mod named;
 mod open;
 mod passed;
 mod reader;
-mod row;
+pub(in crate::store) mod row;
 mod sample;
 mod space;
 mod statement;
-mod sweep;
+pub(in crate::store) mod sweep;
 #[cfg(test)]
-mod tests;
+pub(in crate::store) mod tests;
 mod trail;
 mod vacuum;
 mod wal;
@@ -36,10 +37,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use samekey_core::claim::Say;
 use samekey_core::claim::judge::Judge;
-use samekey_core::claim::{Event, Say};
 use samekey_core::problem::Code;
-use samekey_core::{Actor, Policy};
+use samekey_core::{Actor, Policy, Timestamp};
 use tokio::sync::oneshot;
 
 use self::reader::Readers;
@@ -47,10 +48,11 @@ use self::writer::{Job, Writer};
 use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
+use super::listing::{Listed, Page, Search};
 use super::secret::Secret;
 use super::{
-    Applied, Ask, Backup, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look, Note,
-    Policies, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Backup, Case, Cases, Change, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found,
+    Look, Policies, Purpose, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -143,26 +145,6 @@ impl SqliteOptions {
     }
 }
 
-/// What whoever asks wants of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// To run, or to hear how it stands.
-    Run,
-    /// That it never runs.
-    Close,
-}
-
-/// An event on its way to a record.
-#[derive(Debug)]
-pub(super) struct Change {
-    pub(super) id: RecordId,
-    pub(super) policy: Arc<Policy>,
-    pub(super) event: Event,
-    pub(super) response: Option<StoredResponse>,
-    /// Who settles, and on what grounds.
-    pub(super) note: Note,
-}
-
 /// Why one item of a batch failed.
 #[derive(Debug)]
 enum Trouble {
@@ -207,6 +189,12 @@ impl Shared {
     fn may_judge(&self, lease: Duration) -> bool {
         self.judged(|judge, at| judge.may_judge(at, lease))
     }
+}
+
+/// Reads a store that is there, beside those that use it.
+#[cfg(feature = "postgres")]
+pub(super) fn reader_of(file: &std::path::Path, patience: Duration) -> Result<Connection, StoreError> {
+    open::store_reader(file, &super::error::place(file), patience)
 }
 
 /// The secret of the store in this file.
@@ -302,6 +290,10 @@ impl Sqlite {
         &self.shared.clock
     }
 
+    pub(super) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
     pub(super) fn may_judge(&self, lease: Duration) -> bool {
         self.shared.may_judge(lease)
     }
@@ -336,6 +328,19 @@ impl Sqlite {
 
     pub(super) async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
         self.readers.read(move |conn| claims::by_id(conn, id)).await
+    }
+
+    pub(super) async fn case(&self, id: RecordId) -> Result<Option<Case>, StoreError> {
+        self.readers.read(move |conn| cases::by_id(conn, id)).await
+    }
+
+    /// One chunk of the records that fit, but for hashes.
+    pub(super) async fn records(&self, search: Search, before: Option<RecordId>) -> Result<Page, StoreError> {
+        self.readers.read(move |conn| listing::chunk(conn, &search, before)).await
+    }
+
+    pub(super) async fn listed(&self, id: RecordId) -> Result<Option<Listed>, StoreError> {
+        self.readers.read(move |conn| listing::by_id(conn, id)).await
     }
 
     pub(super) async fn operations_in_use(
