@@ -50,6 +50,8 @@ pub(super) struct Database {
     pub(super) holds: Arc<Holds>,
     /// There is a claim to renew sooner than the heartbeat knew.
     pub(super) nudged: Notify,
+    /// This host hears what others tell.
+    pub(super) listening: Notify,
     pub(super) notices: Notices,
     pub(super) dated: Dated,
     pub(super) created_at: Timestamp,
@@ -98,6 +100,7 @@ impl Database {
             hub,
             holds,
             nudged: Notify::new(),
+            listening: Notify::new(),
             notices,
             dated: Dated {
                 now: format!("SELECT {clock}"),

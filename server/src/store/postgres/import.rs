@@ -184,7 +184,7 @@ async fn go_over(source: &Source, client: &mut Client) -> Result<Imported, Troub
     }
     let records = compare(source, client).await?;
     client
-        .execute("SELECT setval(pg_get_serial_sequence('idempotency_keys', 'id'), greatest($1, 1))", &[&last])
+        .execute("SELECT setval(pg_get_serial_sequence('idempotency_keys', 'id'), greatest($1::bigint, 1))", &[&last])
         .await?;
     client.execute("DELETE FROM samekey_meta WHERE name = $1", &[&MARK]).await?;
     Ok(Imported { records, there_before })

@@ -123,6 +123,7 @@ async fn serve(
     let notify = client.prepare("SELECT pg_notify($1, $2)").await.map_err(Some)?;
     // What changed while nobody listened.
     db.hub.wake_all();
+    db.listening.notify_one();
     let mut pulse = interval(pulse);
     pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut looked = Instant::now();

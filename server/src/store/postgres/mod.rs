@@ -107,6 +107,8 @@ impl Postgres {
             tokio::spawn(heartbeat::run(Arc::clone(&db))),
             tokio::spawn(listen::run(Arc::clone(&db), options.clone(), noticed)),
         ];
+        // Whoever waits from now on hears of other hosts; one that cannot listen yet looks every few seconds.
+        let _ = tokio::time::timeout(options.connect_timeout, db.listening.notified()).await;
         let capacity = options.queue_capacity.max(2);
         let writers = Mutex::new(writers);
         Ok((Self { db, timeline, capacity, writers, others }, hub))
