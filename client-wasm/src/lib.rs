@@ -1,6 +1,6 @@
 //! The client's engine (`samekey_core::intent`) as JavaScript sees it, and nothing else.
 //!
-//! One call crosses the border: [`Engine::step`] takes an event and gives back actions, both as [`frame`]s: lists of
+//! One call crosses the border: [`Engine::step`] takes an event and gives back actions, both as frames: lists of
 //! numbers, texts, bytes and lists of texts, whose first text names the event or the action. The shell in TypeScript
 //! performs the actions by these names and decides nothing.
 //!
@@ -29,7 +29,7 @@ pub struct Engine(intent::Engine);
 
 #[wasm_bindgen]
 impl Engine {
-    /// `settings`: see [`settings`]; `seed`: 32 bytes of `getRandomValues`. Nothing: a list of significant fields makes
+    /// `settings`: see settings.rs; `seed`: 32 bytes of `getRandomValues`. Nothing: a list of significant fields makes
     /// no sense.
     pub fn open(settings: &[u8], seed: &[u8]) -> Option<Self> {
         let seed = seed.try_into().ok()?;
