@@ -3,6 +3,7 @@
 //! `cargo demo` shows what samekey does; `cargo verify` says whether this tree is sound.
 
 mod bench;
+mod client;
 mod demo;
 mod run;
 mod soak;
@@ -27,6 +28,7 @@ struct Xtask {
 #[derive(Subcommand)]
 enum Task {
     Bench(bench::Bench),
+    Client(client::Client),
     Demo(demo::Demo),
     Soak(soak::Soak),
     Turnover(turnover::Turnover),
@@ -36,6 +38,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Xtask::parse().task {
         Task::Bench(bench) => bench.run(),
+        Task::Client(client) => client.run(),
         Task::Demo(demo) => demo.run(),
         Task::Soak(soak) => soak.run(),
         Task::Turnover(turnover) => turnover.run(),

@@ -103,6 +103,15 @@ pub fn peers() -> Result<Outcome> {
     Ok(Outcome::note(notes.join(", ")))
 }
 
+/// Installs the npm packages of a folder beside their lock file. Says whether that was needed.
+pub fn npm_packages(folder: &str) -> Result<bool> {
+    let path = root().join(folder);
+    let lock = path.join("package-lock.json");
+    once(&format!("npm-{}", folder.replace('/', "-")), &lock, &path.join("node_modules"), || {
+        must(program("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&path))
+    })
+}
+
 /// Runs `install` unless `result` exists and was made from these very pins. Says whether it ran.
 fn once(name: &str, pins: &Path, result: &Path, install: impl FnOnce() -> Result<()>) -> Result<bool> {
     let wanted = fs::read(pins).with_context(|| format!("cannot read {}", pins.display()))?;
