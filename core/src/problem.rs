@@ -147,6 +147,12 @@ codes! {
     /// The service gave no whole answer in time.
     UpstreamTimeout = "upstream_timeout", 504, Some(Word::Uncertain), FollowStatus, false,
         "The service gave no whole answer in time.";
+    /// Admin listener: the request cannot be understood.
+    RequestInvalid = "request_invalid", 400, Some(Word::Refused), FixRequest, false,
+        "The request cannot be understood.";
+    /// Admin listener: the record is not as it was when somebody looked at it.
+    RecordChanged = "record_changed", 409, None, Ask, false,
+        "This record is not as it was when you looked at it.";
     /// Claim API: the claim is not held any more.
     ClaimStale = "claim_stale", 409, None, Stop, false,
         "This claim is not held any more.";
@@ -155,7 +161,7 @@ codes! {
         "An effect of this claim is still open.";
     /// Claim API: no such claim.
     ClaimNotFound = "claim_not_found", 404, None, Stop, false,
-        "There is no such claim.";
+        "There is no such claim or record.";
     /// Claim API: the token's scopes do not allow it.
     Forbidden = "forbidden", 403, None, Stop, false,
         "This token does not allow that.";

@@ -6,6 +6,8 @@
 
 #[cfg(feature = "cli")]
 mod admin;
+#[cfg(feature = "cli")]
+mod api;
 pub mod claim;
 #[cfg(feature = "cli")]
 pub mod cli;

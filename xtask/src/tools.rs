@@ -67,6 +67,25 @@ pub fn python_packages() -> Result<PathBuf> {
     Ok(target_dir()?.join("tools/peers-python"))
 }
 
+/// Installs the Python packages that are pinned here, unless they are there. Says whether it did.
+fn install_python(name: &str, pins: &Path, packages: &Path) -> Result<bool> {
+    once(name, pins, packages, || {
+        if packages.exists() {
+            fs::remove_dir_all(packages)?;
+        }
+        let mut install = program("python3", &["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        install.args(["--no-input", "--root-user-action", "ignore", "--target"]).arg(packages);
+        must(install.arg("--requirement").arg(pins))
+    })
+}
+
+/// Installs what calls the claim API by its description.
+pub fn schemathesis() -> Result<Outcome> {
+    let pins = root().join("tests/claims/requirements.txt");
+    let made = install_python("schemathesis", &pins, &target_dir()?.join("tools/schemathesis-python"))?;
+    Ok(Outcome::note(if made { "Python packages installed" } else { "" }))
+}
+
 /// Installs what the real clients under `tests/peers` are pinned to: npm packages beside their
 /// lock file, Python packages in [`python_packages`].
 pub fn peers() -> Result<Outcome> {
@@ -89,14 +108,7 @@ pub fn peers() -> Result<Outcome> {
     }
     if let Some(pins) = pins {
         let packages = python_packages()?;
-        if once("peers-python", &pins, &packages, || {
-            if packages.exists() {
-                fs::remove_dir_all(&packages)?;
-            }
-            let mut install = program("python3", &["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-            install.args(["--no-input", "--root-user-action", "ignore", "--target"]).arg(&packages);
-            must(install.arg("--requirement").arg(&pins))
-        })? {
+        if install_python("peers-python", &pins, &packages)? {
             notes.push("Python packages installed");
         }
     }

@@ -60,6 +60,7 @@ const STEPS: &[Step] = &[
     ("alert rules", alert_rules),
     ("binary", binary),
     ("peers' packages", tools::peers),
+    ("schemathesis", tools::schemathesis),
     ("tests", tests),
     ("documentation's examples", examples),
 ];

@@ -25,13 +25,13 @@
 //! | S2 | in_progress | renew | mine, now < deadline | lease_until moves | ok |
 //! | F1 | in_progress, uncertain, released | finish terminal | mine, and not failed with open effects | completed / failed | stored answer |
 //! | F2 | in_progress, uncertain | finish released | mine, no open effects, not took_over | released | handler's answer |
-//! | F3 | in_progress, uncertain | finish released, or failed with open effects | mine, else | uncertain | `outcome_uncertain` |
+//! | F3 | in_progress, uncertain | finish released, or failed with open effects | mine, else | uncertain (‡) | `outcome_uncertain` |
 //! | F4 | released | finish released | mine | – | ok |
-//! | F5 | in_progress, uncertain, released | finish uncertain | mine | uncertain (settle_after kept if set) | `outcome_uncertain` |
+//! | F5 | in_progress, uncertain, released | finish uncertain | mine | uncertain (‡, settle_after kept if set) | `outcome_uncertain` |
 //! | F6 | completed, failed, expired | finish terminal | mine, same class, status and result id | – | ok |
 //! | F7 | any other | start, renew, finish | – | – | `claim_stale` |
 //! | T1 | in_progress, lapsed | tick | journaled, no effect started, not took_over | released | – |
-//! | T2 | in_progress, lapsed | tick | else | uncertain (lapse) | – |
+//! | T2 | in_progress, lapsed | tick | else | uncertain (lapse, ‡) | – |
 //! | P1 | uncertain | probe: done | policy probe, asked ≥ settle_after, revision | completed / failed (open effects: see below) | waiters replay |
 //! | P2 | uncertain | probe: absent | the same, no open effects | released | – |
 //! | P3 | uncertain | probe: anything else | – | – | – |
@@ -58,6 +58,12 @@
 //! like a release this takes a look after `settle_after`, or force. A failure that says itself that its effect is
 //! unknown (a 5xx from a probe or an operator, and G1) says nothing of the effects: they stay open, for whoever asks
 //! later what is known. So do those under a success: it stands whatever became of them.
+//!
+//! **‡ What may be under way** of a claim that becomes uncertain (T1–T2, F3, F5) is over `probe_after` later; and, since
+//! its holder may have asked for a timeout of its own, not before as much has passed since its deadline as `probe_after`
+//! leaves after an ordinary one: `settle_after = max(now + probe_after, deadline + (probe_after - timeout))`. A claim
+//! under the operation's own timeout lapses so late that the second moment is never after the first, unless
+//! `probe_after` is shorter than the timeout; so whoever judges a claim need not know what its holder asked for.
 //!
 //! **† After a restore** the world goes on, and the store has lost a piece of its memory. Whatever the backup says of a
 //! key that had not ended, a later attempt may have run it, may be running it still, and tells a store that does not
@@ -130,6 +136,12 @@ impl Context<'_> {
     /// than `timeout`, and its handler is dropped before `probe_after` has passed since.
     fn over(&self, then: Timestamp) -> Timestamp {
         then + self.policy.timeout + self.policy.probe_after()
+    }
+
+    /// From this moment on nothing is under way of a claim that is uncertain from now on (‡).
+    fn over_for(&self, record: &Record) -> Timestamp {
+        let probe_after = self.policy.probe_after();
+        (self.now + probe_after).max(record.deadline + probe_after.saturating_sub(self.policy.timeout))
     }
 }
 

@@ -349,7 +349,7 @@ fn uncertain(record: &Record, reason: Reason, context: &Context<'_>) -> Record {
     };
     Record {
         state: State::Uncertain,
-        settle_after: settle_after.or(Some(context.now + context.policy.probe_after())),
+        settle_after: settle_after.or(Some(context.over_for(record))),
         not_before: None,
         reason: Some(reason),
         finished_at: None,

@@ -112,6 +112,16 @@ impl Code {
                 "Follow the status link, or send the same request with the same key to get a late answer. Do not send the command with another key.",
                 "Look at why the service is slow; if it may be, raise the timeout. If no late answer comes, settle the record.",
             ),
+            Self::RequestInvalid => (
+                "A call of the claim API or of the records is not as its description says: a member is missing, is not known, or has another form. Nothing was done.",
+                "Mend the call; the detail names the member. The listener describes its calls itself, under openapi.json.",
+                "Nothing.",
+            ),
+            Self::RecordChanged => (
+                "Something happened to the record since it was looked at, or its outcome is not unknown any more. Nothing was written.",
+                "Look at the record again.",
+                "Look at the record again, and settle it on what you find then.",
+            ),
             Self::ClaimStale => (
                 "The claim is not held any more: it ended, lapsed, or was settled by somebody else.",
                 "Stop working on it. Its record says how it stands.",
@@ -122,7 +132,9 @@ impl Code {
                 "Say how the effect ended before the claim ends.",
                 "Nothing.",
             ),
-            Self::ClaimNotFound => ("There is no such claim, or it is forgotten.", "Stop working on it.", "Nothing."),
+            Self::ClaimNotFound => {
+                ("There is no such claim or record, or it is forgotten.", "Stop working on it.", "Nothing.")
+            }
             Self::Forbidden => (
                 "The token does not allow this.",
                 "Use a token with the scope that the call needs.",

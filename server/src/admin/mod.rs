@@ -25,8 +25,8 @@ use tokio::net::TcpListener;
 
 pub(crate) use self::guard::Guard;
 pub(crate) use self::health::Phase;
-use self::token::Scope;
-pub(crate) use self::token::{DEFAULT_FILE, Tokens};
+pub(crate) use self::token::{DEFAULT_FILE, Grant, Scope, Tokens, pick as pick_token};
+use crate::api::{self, Api};
 use crate::observe::Exporter;
 use crate::problem::{self, Place, plain};
 use crate::proxy::listen;
@@ -34,14 +34,15 @@ use crate::routes::Prefix;
 use crate::store::Store;
 
 /// For all of a request, from its head to the head of its answer: whoever operates a server is near it.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Bodies of the routes here are short; one that takes payloads says its own limit.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// Every route of the listener. `pages` is where the public listener explains the codes.
-pub(crate) fn routes(store: Store, phase: Phase, guard: &Guard, exporter: Exporter, pages: Prefix) -> Router {
+pub(crate) fn routes(store: Store, phase: Phase, guard: &Guard, exporter: Exporter, api: Api, pages: Prefix) -> Router {
     health::routes(store.clone(), phase)
         .merge(page::routes())
+        .merge(api::routes(api, guard))
         .merge(guard.needs(Scope::Read, metrics::routes(store, exporter)))
         .merge(guard.any(Router::new().fallback(unknown)))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -147,6 +147,20 @@ fn hash(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
+/// A token of the file that may do this, for a command of whoever can read it.
+pub(crate) fn pick(file: &Path, scope: Scope) -> Result<String, TokenFileError> {
+    let of = |why: String| TokenFileError { file: file.to_owned(), line: None, why };
+    let text = text_of(file)?;
+    let known = parse(&text).map_err(|(line, why)| TokenFileError { file: file.to_owned(), line, why })?;
+    let may = |token: &&str| {
+        known.iter().any(|(known, grant)| *known == hash(token.as_bytes()) && grant.scopes.contains(&scope))
+    };
+    text.split_whitespace()
+        .find(may)
+        .map(str::to_owned)
+        .ok_or_else(|| of(format!("holds no token with the scope {}; add one, or name another file", scope.as_str())))
+}
+
 /// A file with one token for everything, whole or not at all; one that came to be meanwhile stays.
 fn make(file: &Path) -> std::io::Result<()> {
     let mut entropy = [0; 32];
@@ -170,6 +184,13 @@ fn make(file: &Path) -> std::io::Result<()> {
 
 /// The hash of the file, and what stands in it.
 fn read(path: &Path) -> Result<(Hash, Known), TokenFileError> {
+    let text = text_of(path)?;
+    let known = parse(&text).map_err(|(line, why)| TokenFileError { file: path.to_owned(), line, why })?;
+    Ok((hash(text.as_bytes()), known.into()))
+}
+
+/// The file's text, if nobody but its owner may read it.
+fn text_of(path: &Path) -> Result<String, TokenFileError> {
     let of = |why: String| TokenFileError { file: path.to_owned(), line: None, why };
     let cannot = |error: std::io::Error| of(format!("cannot be read ({error}); samekey must own it, or be allowed to"));
     let file = File::open(path).map_err(cannot)?;
@@ -188,8 +209,7 @@ fn read(path: &Path) -> Result<(Hash, Known), TokenFileError> {
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(of("is larger than 64 KiB, which no file of tokens is".into()));
     }
-    let known = parse(&text).map_err(|(line, why)| TokenFileError { file: path.to_owned(), line, why })?;
-    Ok((hash(text.as_bytes()), known.into()))
+    Ok(text)
 }
 
 type Complaint = (Option<usize>, String);

@@ -37,6 +37,12 @@ impl Asked {
     pub(crate) fn now(store: &Store) -> Self {
         Self { at: Instant::now(), monotonic: store.clock().monotonic() }
     }
+
+    /// How long ago.
+    #[cfg(feature = "cli")]
+    pub(crate) fn elapsed(self) -> Duration {
+        self.at.elapsed()
+    }
 }
 
 /// A claim and everything its end needs. Whether it is renewed is the business of the [`Hold`] beside it.

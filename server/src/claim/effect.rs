@@ -26,7 +26,7 @@ use crate::store::{EffectEnd, EffectNoted, EffectStart, EffectTold, StoreError};
 pub const MAX_RESULT_BYTES: usize = 64 << 10;
 
 /// The longest name of an effect, in bytes.
-const MAX_NAME_BYTES: usize = 64;
+pub(crate) const MAX_NAME_BYTES: usize = 64;
 
 /// What an external system gets as its own idempotency key: derived from scope, key and the effect's name, the same
 /// on every attempt, and no hint at the key itself.

@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::store::{Applied, Ask, Hold, Note, Store, StoreError, StoredResponse, Told};
 
 /// The longest reason that a record's trail keeps, in characters.
-const MAX_WHY_CHARS: usize = 500;
+pub(crate) const MAX_WHY_CHARS: usize = 500;
 
 /// What asking for a claim came to. Exhaustive on purpose: there is nothing else to handle but the refusal.
 #[derive(Debug)]

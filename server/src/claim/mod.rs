@@ -29,8 +29,12 @@ mod guard;
 mod wait;
 
 pub(crate) use attempt::{Asked, Attempt, OPEN, Otherwise, stale};
+#[cfg(feature = "cli")]
+pub(crate) use effect::MAX_NAME_BYTES;
 pub(crate) use effect::{CutShort, input_of};
 pub use effect::{EffectError, MAX_RESULT_BYTES, ProviderKey};
+#[cfg(feature = "cli")]
+pub(crate) use guard::MAX_WHY_CHARS;
 pub(crate) use guard::waiting_room;
 pub use guard::{Claim, Claimed};
 pub(crate) use wait::{LOOK_AGAIN_LEAST, LOOK_AGAIN_MOST, WaitingRoom, wait};

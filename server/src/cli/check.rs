@@ -86,7 +86,11 @@ fn as_text(loaded: &Loaded, remarks: &[Remark], out: &mut dyn Write) -> anyhow::
         None => writeln!(out, "no samekey.toml: operations are named by method and path")?,
     }
     for operation in &loaded.operations {
-        writeln!(out, "\n{}   {} {}", operation.policy.operation, operation.method, operation.path)?;
+        let name = &operation.policy.operation;
+        match &operation.at {
+            Some((method, path)) => writeln!(out, "\n{name}   {method} {path}")?,
+            None => writeln!(out, "\n{name}   by the claim API only")?,
+        }
         table(&operation.policy, out)?;
     }
     writeln!(out, "\nall other requests   POST and PATCH, named by method and path")?;
@@ -129,8 +133,9 @@ fn as_json(loaded: &Loaded, remarks: &[Remark], out: &mut dyn Write) -> anyhow::
         .map(|operation| {
             let mut members: serde_json::Map<String, Value> = object(&operation.policy);
             members.insert("name".into(), operation.policy.operation.as_ref().into());
-            members.insert("method".into(), operation.method.as_str().into());
-            members.insert("path".into(), operation.path.as_str().into());
+            let (method, path) = operation.at.as_ref().map(|(method, path)| (method.as_str(), path.as_str())).unzip();
+            members.insert("method".into(), method.into());
+            members.insert("path".into(), path.into());
             Value::Object(members)
         })
         .collect();

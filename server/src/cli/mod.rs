@@ -18,6 +18,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::settings::duration;
+
 /// Makes a POST safe to retry: one intent, same key, one effect.
 #[derive(Debug, Parser)]
 #[command(name = "samekey", version, propagate_version = true, max_term_width = 100, args_override_self = true, after_help = AFTER_HELP)]
@@ -46,7 +48,7 @@ enum Command {
     Restore(backup::RestoreArgs),
     /// What operators do to records
     #[command(subcommand)]
-    Records(records::Records),
+    Records(Box<records::Records>),
     /// Show what a request is bound to: its fingerprint, its canonical form, or what tells two payloads apart
     Fingerprint(fingerprint::Args),
 }
@@ -58,7 +60,9 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &config::Source::of_process(), &mut std::io::stdout().lock()),
         Command::Backup(args) => backup::backup(&args, &mut std::io::stdout().lock()),
         Command::Restore(args) => backup::restore(&args, &mut std::io::stdout().lock()),
-        Command::Records(args) => records::run(&args, &mut std::io::stdout().lock()),
+        Command::Records(args) => {
+            runtime().and_then(|runtime| runtime.block_on(records::run(*args, &mut std::io::stdout().lock())))
+        }
         Command::Fingerprint(args) => fingerprint::run(&args, &mut std::io::stdout().lock()),
         Command::Demo(args) => runtime().and_then(|runtime| runtime.block_on(show(args))),
     };

@@ -280,8 +280,14 @@ impl Server {
         ready(&self)?;
         let phase = Phase::default();
         let (stop_admin, stopped) = tokio::sync::oneshot::channel::<()>();
-        let routes =
-            admin::routes(self.store.clone(), phase.clone(), &self.guard, self.exporter.clone(), self.prefix.clone());
+        let routes = admin::routes(
+            self.store.clone(),
+            phase.clone(),
+            &self.guard,
+            self.exporter.clone(),
+            self.layer.api(),
+            self.prefix.clone(),
+        );
         let admin = tokio::spawn(admin::serve(self.admin, routes, async { drop(stopped.await) }));
         let tended = tokio::spawn(self.exporter.tend());
         let counted = tokio::spawn({

@@ -99,7 +99,7 @@ impl Service {
         let token_file = admin::default_file(path);
         let guard = Guard::new(Tokens::open(&token_file)?);
         let admin_routes =
-            admin::routes(store.clone(), Phase::default(), &guard, exporter.clone(), Prefix::default());
+            admin::routes(store.clone(), Phase::default(), &guard, exporter.clone(), layer.api(), Prefix::default());
         let tasks = vec![
             tokio::spawn(through(public, routes, Arc::clone(switches))),
             tokio::spawn(admin::serve(admin, admin_routes, std::future::pending())),

@@ -176,9 +176,19 @@ pub(crate) async fn print(
         return print_now(parts, params, body, profile);
     }
     let (parts_copy, params, body, profile) = (parts.clone(), params.to_vec(), body.clone(), profile.clone());
-    let off = tokio::task::spawn_blocking(move || print_now(&parts_copy, &params, &body, &profile));
-    match off.await {
-        Ok(fingerprint) => fingerprint,
+    off_thread_if_large(body.len(), move || print_now(&parts_copy, &params, &body, &profile)).await
+}
+
+/// Takes a fingerprint of so many bytes, where nobody waits behind it.
+pub(crate) async fn off_thread_if_large<T: Send + 'static>(
+    length: usize,
+    take: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if length < OFF_THREAD_BYTES {
+        return take();
+    }
+    match tokio::task::spawn_blocking(take).await {
+        Ok(taken) => taken,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

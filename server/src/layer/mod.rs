@@ -46,6 +46,8 @@ use samekey_core::{Actor, Policy};
 use tokio_util::task::TaskTracker;
 use tower::Layer;
 
+#[cfg(feature = "cli")]
+pub(crate) use actor::id::actor as actor_of;
 pub use actor::{ActorSource, Peer, Trusted};
 pub use command::{CommandLayer, Commands};
 pub use limits::Limits;
@@ -192,6 +194,12 @@ impl IdempotencyLayer {
     #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "an application has a router of its own"))]
     pub(crate) fn front<S>(&self, inner: S) -> Front<S> {
         Front { prefix: self.shared.prefix.clone(), routes: self.routes(), inner }
+    }
+
+    /// What programs that are not HTTP services claim by: the same store, limits and operations.
+    #[cfg(feature = "cli")]
+    pub(crate) fn api(&self) -> crate::api::Api {
+        crate::api::Api::new(Arc::clone(&self.shared))
     }
 
     /// The same layer for one operation under this contract.

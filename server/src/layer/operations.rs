@@ -14,13 +14,12 @@ use samekey_core::{Policy, PolicyError};
 use super::params::Params;
 use super::route::{Automatic, Published, Resolve, Route, automatic_name};
 
-/// One operation: requests of this method to this path.
+/// One operation: requests of one method to one path, or what programs claim by its name.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Any method but GET, HEAD, OPTIONS, TRACE and CONNECT.
-    pub method: Method,
-    /// A path as axum 0.8 writes it: `/orders/{id}`, `/files/{*rest}`.
-    pub path: String,
+    /// Where its requests go: any method but GET, HEAD, OPTIONS, TRACE and CONNECT, and a path as axum 0.8 writes it,
+    /// `/orders/{id}`, `/files/{*rest}`. `None`: nowhere, it is claimed by programs that are not HTTP services.
+    pub at: Option<(Method, String)>,
     /// Its contract, with name and aliases.
     pub policy: Policy,
 }
@@ -138,8 +137,8 @@ impl Table {
         for (number, operation) in operations.iter().enumerate() {
             let name = operation.policy.operation.to_string();
             let mut own: Vec<String> = std::iter::once(&name).chain(&operation.policy.aliases).cloned().collect();
-            if !operation.path.contains('{') {
-                own.push(format!("{} {}", operation.method, normalised(&operation.path)));
+            if let Some((method, path)) = operation.at.as_ref().filter(|(_, path)| !path.contains('{')) {
+                own.push(format!("{method} {}", normalised(path)));
             }
             own.sort_unstable();
             own.dedup();
@@ -155,8 +154,9 @@ impl Table {
         }
         let mut published = Vec::with_capacity(operations.len());
         for (number, operation) in operations.into_iter().enumerate() {
-            let Operation { method, path, policy } = operation;
-            if [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::CONNECT].contains(&method) {
+            let Operation { at, policy } = operation;
+            let silent = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::CONNECT];
+            if at.as_ref().is_some_and(|(method, _)| silent.contains(method)) {
                 errors.push((number, OperationError::Method));
                 continue;
             }
@@ -164,31 +164,34 @@ impl Table {
                 errors.push((number, OperationError::Policy(error)));
                 continue;
             }
-            if let Err(why) = check_path(&path) {
+            if let Some(Err(why)) = at.as_ref().map(|(_, path)| check_path(path)) {
                 errors.push((number, OperationError::Path { why }));
                 continue;
             }
-            let template = normalised(&path);
-            let profile = match Profile::new(Some(template.clone()), policy.significant.clone()) {
+            let template = at.as_ref().map(|(_, path)| normalised(path));
+            let profile = match Profile::new(template.clone(), policy.significant.clone()) {
                 Ok(profile) => Arc::new(profile),
                 Err(error) => {
                     errors.push((number, OperationError::Policy(PolicyError::Significant(error))));
                     continue;
                 }
             };
-            let router = routers.entry(method.clone()).or_default();
             let policy = Arc::new(policy);
+            let (method, path) = at.unzip();
             published.push(Published {
                 policy: Arc::clone(&policy),
                 profile: Arc::clone(&profile),
-                method: Some(method),
-                path: Some(path),
+                method: method.clone(),
+                path,
                 automatic: false,
             });
-            let entry = Entry { template: template.clone(), policy, profile };
+            let entry = Entry { template: template.clone().unwrap_or_default(), policy, profile };
             entries.insert(number, entry.clone());
-            if let Err(error) = router.insert(&template, entry) {
-                errors.push((number, refused(router, &error)));
+            if let (Some(method), Some(template)) = (method, template) {
+                let router = routers.entry(method).or_default();
+                if let Err(error) = router.insert(&template, entry) {
+                    errors.push((number, refused(router, &error)));
+                }
             }
         }
         add_former_paths(&owners, &entries, &mut routers, &mut errors);
@@ -342,7 +345,7 @@ mod tests {
     use http::Request;
 
     fn operation(name: &'static str, method: Method, path: &str) -> Operation {
-        Operation { method, path: path.into(), policy: Policy::new(name) }
+        Operation { at: Some((method, path.into())), policy: Policy::new(name) }
     }
 
     fn of(operations: &Operations, method: Method, target: &str) -> (String, bool, Vec<String>) {
@@ -398,6 +401,16 @@ mod tests {
         bad.policy.aliases = vec!["PUT /b/:id".into()];
         let error = Operations::new(vec![bad], Policy::new("others")).unwrap_err().remove(0).1;
         assert!(error.to_string().contains("{id}"), "{error}");
+    }
+
+    #[test]
+    fn what_no_request_goes_to_has_a_name_and_its_former_paths() {
+        let mut policy = Policy::new("invoice.send");
+        policy.aliases = vec!["POST /invoices".into()];
+        let operations = Operations::new(vec![Operation { at: None, policy }], Policy::new("others")).unwrap();
+        assert!(operations.operations().iter().any(|known| known.policy.operation == "invoice.send"));
+        assert_eq!(of(&operations, Method::POST, "/invoices").0, "invoice.send", "it was moved off HTTP");
+        assert_eq!(of(&operations, Method::POST, "/other").0, "POST /other");
     }
 
     #[test]

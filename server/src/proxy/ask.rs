@@ -65,6 +65,37 @@ impl Asker {
     }
 }
 
+/// One request of a command to a server's admin listener: once, because the one that settles changes something.
+pub(crate) async fn admin(
+    request: Request<Body>,
+    within: Duration,
+    at_most_bytes: usize,
+) -> Result<(Parts, Bytes), Unanswered> {
+    let asker =
+        Asker::new(request.uri().clone(), None, within).map_err(|error| Unanswered::Never(error.to_string()))?;
+    let asked = async {
+        let answer = asker.client.request(request).await.map_err(|error| {
+            let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            if error.is_connect() { Unanswered::Never(why) } else { Unanswered::Perhaps(why) }
+        })?;
+        let (parts, body) = answer.into_parts();
+        let body = Limited::new(body, at_most_bytes).collect().await;
+        let body = body.map_err(|error| Unanswered::Perhaps(format!("its answer broke off ({error})")))?;
+        Ok((parts, body.to_bytes()))
+    };
+    let late = || Unanswered::Perhaps(format!("it did not answer within {} s", within.as_secs()));
+    tokio::time::timeout(within, asked).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Unanswered {
+    /// The server never got the request.
+    Never(String),
+    /// What it was to do may be done.
+    Perhaps(String),
+}
+
 /// A way to ask who somebody is.
 pub(crate) fn whoami(url: Uri, ca: Option<&Path>) -> Result<Arc<Ask>, TlsError> {
     let asker = Asker::new(url, ca, WHOAMI_TIMEOUT)?;

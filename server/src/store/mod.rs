@@ -9,6 +9,7 @@ mod file;
 mod hold;
 mod hub;
 mod journal;
+mod listing;
 mod policies;
 mod sample;
 mod secret;
@@ -38,6 +39,7 @@ use self::hold::Holds;
 use self::hub::Hub;
 pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
+pub use self::listing::{Listed, Page, Search};
 pub use self::policies::Policies;
 pub(crate) use self::sample::{Queue, Sample};
 pub(crate) use self::secret::Secret;
@@ -253,6 +255,11 @@ impl Store {
     /// A record by its name.
     pub async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
         self.inner.backend.by_id(id).await
+    }
+
+    /// A record by its name, with its scope and key.
+    pub async fn case(&self, id: RecordId) -> Result<Option<Case>, StoreError> {
+        self.inner.backend.case(id).await
     }
 
     /// The stored response of a record, if there is one.

@@ -36,7 +36,7 @@ fn every_record(policy: &Facts) -> Vec<Facts> {
     for effects in [NO_EFFECTS, OPEN, FINISHED, NOT_APPLIED] {
         let plain = Facts { effects, ..*policy };
         for took_over in [false, true] {
-            for (lease, deadline) in [(10, 40), (1, 1), (0, 40), (-10, 40), (-50, 0), (-50, -10)] {
+            for (lease, deadline) in [(10, 40), (1, 1), (0, 40), (-10, 40), (-50, 0), (-50, -10), (-10, 140)] {
                 all.push(Facts { state: Some(State::InProgress), took_over, lease, deadline, ..plain });
             }
             for moment in [1, 0, -1, 1 - given_up(), -given_up()] {
@@ -317,7 +317,9 @@ fn is_new(new: New, what: &What, before: Option<&Record>, outcome: &Outcome) -> 
         New::FailedAndEffectsClosed => kept && after.state == State::Failed,
         New::Released | New::ReleasedAndEffectsClosed => kept && after.state == State::Released,
         New::Uncertain(reason) => {
-            let settle_after = before.and_then(|record| record.settle_after).unwrap_or(NOW + PROBE_AFTER);
+            let own = before.map_or(NOW, |record| record.deadline + ms(110 - 70));
+            let over = (NOW + PROBE_AFTER).max(own);
+            let settle_after = before.and_then(|record| record.settle_after).unwrap_or(over);
             kept && after.state == State::Uncertain
                 && after.took_over == took_over
                 && after.settle_after == Some(settle_after)
@@ -328,7 +330,10 @@ fn is_new(new: New, what: &What, before: Option<&Record>, outcome: &Outcome) -> 
             let settle_after = match new {
                 New::Lost if timed => from_now(-103 + 70 + 110),
                 New::Lost => NOW,
-                _ => NOW + TIMEOUT + PROBE_AFTER,
+                _ => {
+                    let known = before.map_or(NOW, |record| record.deadline);
+                    (NOW + TIMEOUT + PROBE_AFTER).max(known + PROBE_AFTER)
+                }
             };
             after.state == State::Uncertain
                 && fence(attempt, NEW)
@@ -358,7 +363,7 @@ fn every_record_meets_every_event_as_the_table_says() {
                 if new == New::Judged {
                     let tick = row_of(&facts, &What::Tick);
                     let state = if tick.new == New::Released { State::Released } else { State::Uncertain };
-                    let moment = (state == State::Uncertain).then_some(110);
+                    let moment = (state == State::Uncertain).then_some((facts.deadline + 40).max(110));
                     row = row_of(&Facts { state: Some(state), moment, ..facts }, what);
                     new = if row.new == New::Same { tick.new } else { row.new };
                 }

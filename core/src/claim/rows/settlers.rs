@@ -63,6 +63,32 @@ fn t1_t2_a_lapsed_claim_is_released_only_if_no_effect_can_have_started() {
 }
 
 #[test]
+fn t2_a_claim_with_a_longer_timeout_of_its_own_is_not_settled_before_it_is_over() {
+    let policy = policy();
+    let settle_after = |deadline| {
+        let record = Record { deadline, ..lapsed_claim() };
+        match transition(&record, &Event::Tick, &context(&policy)) {
+            Ok(Write::Update(written)) => written.settle_after,
+            other => panic!("{other:?}"),
+        }
+    };
+    // 40 ms is what `probe_after` leaves after the operation's own timeout.
+    assert_eq!(settle_after(NOW + ms(70)), Some(NOW + PROBE_AFTER), "no claim under the operation's own is later");
+    assert_eq!(settle_after(NOW + ms(71)), Some(NOW + ms(71 + 40)));
+    assert_eq!(settle_after(NOW + ms(7_000)), Some(NOW + ms(7_040)));
+    assert_eq!(settle_after(NOW - ms(7_000)), Some(NOW + PROBE_AFTER));
+}
+
+#[test]
+fn f5_nor_is_one_whose_holder_says_that_nobody_knows() {
+    let policy = policy();
+    let record = Record { deadline: NOW + ms(7_000), ..in_progress() };
+    let finish = Event::Finish(MINE, Finish::Uncertain(Reason::Holder));
+    let Ok(Write::Update(written)) = transition(&record, &finish, &context(&policy)) else { panic!("F5") };
+    assert_eq!(written.settle_after, Some(NOW + ms(7_040)));
+}
+
+#[test]
 fn t2_a_claim_lapses_with_its_lease_or_its_deadline_if_one_may_judge() {
     let policy = policy();
     let tick =

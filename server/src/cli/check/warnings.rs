@@ -76,20 +76,15 @@ pub(super) fn remarks(loaded: &Loaded) -> Vec<Remark> {
         let mut add = |warns: bool, text: String| {
             all.push(Remark { kind: Kind::of(warns), operation: Some(policy.operation.to_string()), text });
         };
-        if policy.key == KeyRule::Optional {
+        if policy.key == KeyRule::Optional && operation.at.is_some() {
             add(true, "the key is optional: a request without one runs each time; set key = \"required\" when all clients send it".into());
         }
         if policy.key == KeyRule::Ignore {
             add(false, "keys are ignored: every request runs".into());
         }
-        if operation.path.to_ascii_lowercase().split('/').any(|segment| LOGINS.contains(&segment)) {
-            add(
-                true,
-                format!(
-                    "{} looks like a login: Set-Cookie is never stored, so a replay does not sign in",
-                    operation.path
-                ),
-            );
+        let path = operation.at.as_ref().map_or("", |(_, path)| path);
+        if path.to_ascii_lowercase().split('/').any(|segment| LOGINS.contains(&segment)) {
+            add(true, format!("{path} looks like a login: Set-Cookie is never stored, so a replay does not sign in"));
         }
         for header in significant_headers(policy) {
             if FRESH.contains(&header.as_str()) || header.starts_with("x-b3-") || header.starts_with("samekey-") {

@@ -23,8 +23,8 @@ pub(super) struct Raw {
     pub(super) line: usize,
     pub(super) name: String,
     aliases: Vec<String>,
-    method: Method,
-    path: String,
+    method: Option<Method>,
+    path: Option<String>,
     significant: Significant,
     anonymous: bool,
     /// How to ask whether it took effect.
@@ -58,8 +58,11 @@ impl Raw {
                 }
             }
         }
-        for (key, example) in [("name", "\"orders.create\""), ("method", "\"POST\""), ("path", "\"/orders\"")] {
-            if !raw.lines.contains_key(key) {
+        let (has_method, has_path) = (raw.lines.contains_key("method"), raw.lines.contains_key("path"));
+        for (key, example, needed) in
+            [("name", "\"orders.create\"", true), ("method", "\"POST\"", has_path), ("path", "\"/orders\"", has_method)]
+        {
+            if needed && !raw.lines.contains_key(key) {
                 reader.errors.add(Some(line), format!("an operation needs its {key}; write {key} = {example}"));
             }
         }
@@ -72,8 +75,8 @@ impl Raw {
             "aliases" => {
                 self.aliases = value::list(value)?.into_iter().map(alias).collect::<Result<_, _>>()?;
             }
-            "method" => self.method = method(&value::text(value)?)?,
-            "path" => self.path = value::text(value)?,
+            "method" => self.method = Some(method(&value::text(value)?)?),
+            "path" => self.path = Some(value::text(value)?),
             "anonymous" => self.anonymous = value::yes(value)?,
             "probe" => return Err("a table; write [operation.probe] below the operation's other keys".into()),
             _ => return Err("a table; write for instance significant.exclude = [\"/ui\"]".into()),
@@ -168,7 +171,7 @@ impl Raw {
             }
             _ => {}
         }
-        Ok(Operation { method: self.method.clone(), path: self.path.clone(), policy })
+        Ok(Operation { at: self.method.clone().zip(self.path.clone()), policy })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::problem::Problem;
 const MAX_ID_BYTES: usize = 512;
 
 /// An actor, if the text can be the id of one: control characters and novels are nobody's name.
-pub(super) fn actor(id: &str) -> Option<Actor> {
+pub(crate) fn actor(id: &str) -> Option<Actor> {
     let usable = !id.trim().is_empty() && id.len() <= MAX_ID_BYTES && !id.chars().any(char::is_control);
     usable.then(|| Actor::new(id))
 }

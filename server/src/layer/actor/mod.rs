@@ -1,7 +1,7 @@
 //! Who asks. Actors are never merged: without a sure one, a keyed request is refused.
 
 mod header;
-mod id;
+pub(super) mod id;
 #[cfg(feature = "cli")]
 pub(crate) mod jwt;
 #[cfg(feature = "cli")]

@@ -1,5 +1,7 @@
 //! Records that somebody has to look at, and the turn of whoever does.
 
+use std::sync::LazyLock;
+
 use rusqlite::{Connection, OptionalExtension, Row};
 use samekey_core::{Actor, Timestamp};
 
@@ -12,6 +14,13 @@ pub(super) const LOOK_DUE: &str = "max(coalesce(look_at, settle_after), settle_a
 
 /// When a claim lapses.
 const LAPSES: &str = "min(lease_until, deadline)";
+
+/// What [`case`] reads, in its order.
+pub(super) static COLUMNS: LazyLock<String> =
+    LazyLock::new(|| format!("{}, actor_id, idem_key, configured, looks", row::COLUMNS));
+
+/// How many columns [`COLUMNS`] names.
+pub(super) const COLUMN_COUNT: usize = row::COLUMN_COUNT + 4;
 
 /// Claims whose lease or deadline is over. Whether they lapsed is for core to say.
 pub(super) fn lapsed(conn: &Connection, after: Option<Place>, now: Timestamp, limit: usize) -> Result<Cases, Trouble> {
@@ -37,10 +46,10 @@ fn listed(
     limit: usize,
 ) -> Result<Cases, Trouble> {
     let mut statement = conn.prepare_cached(&format!(
-        "SELECT {}, actor_id, idem_key, configured, looks, {due} AS due FROM idempotency_keys \
+        "SELECT {}, {due} AS due FROM idempotency_keys \
          WHERE state = '{state}' AND {due} <= ?1 AND {due} >= ?2 AND ({due} > ?2 OR id > ?3) \
          ORDER BY {due}, id LIMIT ?4",
-        row::COLUMNS
+        *COLUMNS
     ))?;
     let from = after.unwrap_or(Place { due: Timestamp::from_millis(i64::MIN), id: RecordId(i64::MIN) });
     let limit = limit.max(1);
@@ -53,7 +62,7 @@ fn listed(
     let (mut cases, mut read) = (Cases::default(), 0);
     while let Some(row) = rows.next()? {
         read += 1;
-        let place = Place { due: Timestamp::from_millis(row.get(row::COLUMN_COUNT + 4)?), id: RecordId(row.get(0)?) };
+        let place = Place { due: Timestamp::from_millis(row.get(COLUMN_COUNT)?), id: RecordId(row.get(0)?) };
         cases.more = (read == limit).then_some(place);
         match case(row) {
             Ok(case) => cases.list.push(case),
@@ -71,7 +80,14 @@ fn listed(
     Ok(cases)
 }
 
-fn case(row: &Row<'_>) -> Result<Case, Trouble> {
+/// A record by its name.
+pub(super) fn by_id(conn: &Connection, id: RecordId) -> Result<Option<Case>, Trouble> {
+    let mut statement = conn.prepare_cached(&format!("SELECT {} FROM idempotency_keys WHERE id = ?1", *COLUMNS))?;
+    let mut rows = statement.query([id.0])?;
+    rows.next()?.map(case).transpose()
+}
+
+pub(super) fn case(row: &Row<'_>) -> Result<Case, Trouble> {
     let found = row::read(row)?;
     let key: String = row.get(row::COLUMN_COUNT + 1)?;
     let unreadable = |error| StoreError::unreadable(format!("record {} holds a key that is none: {error}", found.id.0));

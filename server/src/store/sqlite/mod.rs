@@ -11,6 +11,7 @@ pub(crate) mod erase;
 mod horizon;
 mod known;
 mod leases;
+mod listing;
 mod moved;
 mod named;
 mod open;
@@ -47,10 +48,11 @@ use self::writer::{Job, Writer};
 use super::case::Place;
 use super::hold::Holds;
 use super::hub::Hub;
+use super::listing::{Listed, Page, Search};
 use super::secret::Secret;
 use super::{
-    Applied, Ask, Backup, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look, Note,
-    Policies, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Backup, Case, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look,
+    Note, Policies, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -336,6 +338,19 @@ impl Sqlite {
 
     pub(super) async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
         self.readers.read(move |conn| claims::by_id(conn, id)).await
+    }
+
+    pub(super) async fn case(&self, id: RecordId) -> Result<Option<Case>, StoreError> {
+        self.readers.read(move |conn| cases::by_id(conn, id)).await
+    }
+
+    /// One chunk of the records that fit, but for hashes.
+    pub(super) async fn records(&self, search: Search, before: Option<RecordId>) -> Result<Page, StoreError> {
+        self.readers.read(move |conn| listing::chunk(conn, &search, before)).await
+    }
+
+    pub(super) async fn listed(&self, id: RecordId) -> Result<Option<Listed>, StoreError> {
+        self.readers.read(move |conn| listing::by_id(conn, id)).await
     }
 
     pub(super) async fn operations_in_use(

@@ -8,6 +8,7 @@ mod figures;
 mod files;
 mod journal;
 mod leases;
+mod listing;
 mod recovering;
 mod sampling;
 mod settling;
