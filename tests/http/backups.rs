@@ -38,6 +38,7 @@ async fn old_clients_retry_against_a_restored_backup_and_nothing_runs_a_second_t
             sent
         });
     }
+    // Of these, all but one for each client have their answer.
     upstream.ledger().arrived(40).await;
     let copying = {
         let serve = serve.clone();
@@ -83,7 +84,7 @@ async fn old_clients_retry_against_a_restored_backup_and_nothing_runs_a_second_t
         *heard.entry(state).or_default() += 1;
     }
     new.send(&order(&running, 0)).await.refuses(409, "outcome_uncertain", "follow_status", "uncertain");
-    assert!(heard["completed"] >= 40 && heard["uncertain"] >= 20, "both sides of the backup: {heard:?}");
+    assert!(heard["completed"] >= 20 && heard["uncertain"] >= 20, "both sides of the backup: {heard:?}");
     for (key, ..) in &sent {
         assert_eq!(upstream.effects(key), 1, "{key}");
     }

@@ -135,8 +135,9 @@ impl Record {
         ]
     }
 
-    fn flags(&mut self) -> [&mut bool; 7] {
+    fn flags(&mut self) -> [&mut bool; 8] {
         [
+            &mut self.out,
             &mut self.ambiguous,
             &mut self.closing,
             &mut self.covered,

@@ -53,6 +53,7 @@ pub(super) fn apply(
 ) -> bool {
     let About::Intent(_, on) = exchange.about else { return false };
     next.lease = None;
+    next.out &= on != On::Delivery;
     next.offset = terms.offset.or(next.offset);
     next.remember = terms.remember.or(next.remember);
     let mut change = Change { next, on, now, chance, terms, floor: None };
@@ -103,13 +104,14 @@ impl Change<'_> {
         }
         self.credit(answer, finding);
         // Whoever says any of this knows of a delivery that ran or runs, and may forget it later.
-        let known = [Word::InProgress, Word::Uncertain, Word::Completed, Word::Failed].map(Some);
-        self.next.ambiguous |= known.contains(&finding.word) || finding.proof == Proof::Uncertain;
+        let runs = finding.word == Some(Word::InProgress) || finding.code == Some(Code::OperationInProgress);
+        self.next.ambiguous |= runs || finding.proof == Proof::Uncertain;
         match finding.proof {
             Proof::Ended => self.ended(finding, Some(answer.status), Some(response(answer, answer.status, true))),
             Proof::EndedBefore => {
                 // The answer is fetched by another delivery, unless it was one that cannot be seen.
                 if self.on == On::Status && finding.response_stored && !self.next.hidden {
+                    self.next.ambiguous = true;
                     return self.at_once(Step::Deliver);
                 }
                 let status = finding.status_code;
@@ -133,7 +135,7 @@ impl Change<'_> {
             Proof::OtherActor if core::mem::replace(&mut self.next.other_actor, true) => self.unknown(),
             Proof::OtherActor => self.park(State::NeedsAuth),
             Proof::Again => {
-                if finding.word == Some(Word::InProgress) {
+                if runs {
                     self.next.state = State::Waiting;
                 }
                 self.later(self.next.step);

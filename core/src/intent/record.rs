@@ -118,6 +118,8 @@ pub(super) struct Record {
     /// When the retry budget is spent.
     pub(super) deadline: Option<Millis>,
     pub(super) deliveries: u32,
+    /// A delivery was begun, and nothing has been heard of it.
+    pub(super) out: bool,
     /// Deliveries under this key of which nobody knows what became.
     pub(super) ambiguous: bool,
     pub(super) failures: u32,

@@ -171,10 +171,10 @@ impl Engine {
             self.release(at);
             return;
         }
-        if next.state == State::Sending && next.step == Step::Deliver {
+        if core::mem::replace(&mut next.out, false) {
             // Somebody delivered it and was not heard of again.
             next.ambiguous = true;
-            if !next.covered && next.trust == Trust::Auto {
+            if next.step == Step::Deliver && !next.covered && next.trust == Trust::Auto {
                 next.step = Step::Ask;
             }
         }
@@ -183,6 +183,7 @@ impl Engine {
         next.pause = None;
         if next.step == Step::Deliver {
             next.state = State::Sending;
+            next.out = true;
             next.deliveries = next.deliveries.saturating_add(1);
             if next.first_sent_at.is_none() {
                 let server = self.server_of(&next);

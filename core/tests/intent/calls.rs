@@ -181,6 +181,21 @@ fn what_is_to_be_cancelled_is_not_delivered_again() {
 }
 
 #[test]
+fn what_was_out_when_it_was_cancelled_may_have_happened() {
+    let mut bench = Bench::new(Trust::Samekey);
+    bench.submit(Bench::order(1, TEA));
+    bench.request();
+    let id = bench.ids()[0].clone();
+    bench.step(Event::Cancel { call: 2, id });
+    // The page dies, and the server forgets.
+    bench.now += 40 * 24 * 60 * MINUTE;
+    bench.reload();
+    let members = format!(",\"server_time\":{}", bench.now);
+    assert_eq!(bench.answer(problem(Code::KeyExpired, None, &members)).method, "DELETE");
+    assert_eq!(bench.only().state(), State::Expired);
+}
+
+#[test]
 fn a_key_of_the_application_belongs_to_one_payload() {
     let mut bench = Bench::new(Trust::Auto);
     let keyed = |call, body, line: &str| {
