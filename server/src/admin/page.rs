@@ -15,6 +15,10 @@ use crate::static_file;
 #[folder = "../www/ops"]
 struct Files;
 
+#[derive(Embed)]
+#[folder = "../www/shared"]
+struct Shared;
+
 /// Nothing from elsewhere, in no frame: what it shows is for operators only.
 const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -26,7 +30,7 @@ pub(super) fn routes() -> Router {
 }
 
 fn file(name: &str, headers: &HeaderMap) -> Response {
-    let Some(file) = Files::get(name) else { return plain(StatusCode::NOT_FOUND, "The page has no such file.") };
+    let Some(file) = Files::get(name).or_else(|| Shared::get(name)) else { return plain(StatusCode::NOT_FOUND, "The page has no such file.") };
     let mut response = static_file::answer(name, file.data, headers.get(IF_NONE_MATCH));
     static_file::guard(&mut response, POLICY);
     response

@@ -2,7 +2,7 @@
 
 use axum::Router;
 
-/// The files of `www/app` and the client of `client-wasm/dist`.
+/// The files of `www/app` and `www/shared`, and the client of `client-wasm/dist`.
 #[cfg(feature = "demo")]
 pub(super) fn routes() -> Router {
     use tower_http::compression::CompressionLayer;
@@ -33,6 +33,10 @@ mod files {
     #[folder = "../www/app"]
     struct App;
 
+    #[derive(Embed)]
+    #[folder = "../www/shared"]
+    struct Shared;
+
     // A debug build reads it where it lies, so it builds without; one for others must not.
     #[derive(Embed)]
     #[folder = "../client-wasm/dist"]
@@ -51,7 +55,7 @@ mod files {
                           object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
     fn file(name: &str) -> Option<Cow<'static, [u8]>> {
-        let found = if name == CLIENT { Client::get("index.js") } else { App::get(name) };
+        let found = if name == CLIENT { Client::get("index.js") } else { App::get(name).or_else(|| Shared::get(name)) };
         found.map(|file| file.data)
     }
 
@@ -79,7 +83,7 @@ mod files {
 
     /// The worker behind a line that lists every file, and a hash of them all.
     fn worker() -> Option<Cow<'static, [u8]>> {
-        let mut names: Vec<String> = App::iter().map(Cow::into_owned).filter(|name| name != WORKER).collect();
+        let mut names: Vec<String> = App::iter().chain(Shared::iter()).map(Cow::into_owned).filter(|name| name != WORKER).collect();
         names.push(CLIENT.into());
         names.sort();
         let mut hash = Sha256::new();
