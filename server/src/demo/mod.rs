@@ -33,7 +33,6 @@ use self::provider::Provider;
 use self::service::Service;
 use self::switches::Switches;
 pub(crate) use self::text::{Addresses, walkthrough};
-use self::tickets::Tickets;
 use crate::observe::Exporter;
 
 /// For how long a server that restarts, or a provider that died, is away: long enough to press a button meanwhile.
@@ -66,13 +65,12 @@ pub(crate) async fn run(
     let provider_address = provider.local_addr()?;
     let (public_address, admin_address) = (public.local_addr()?, admin.local_addr()?);
     let provider = Provider::start(provider, Arc::clone(&switches))?;
-    let tickets = Tickets::open(&places.store)?;
     let tended = tokio::spawn(exporter.clone().tend());
 
     let mut stop = pin!(stop);
     let mut ready = Some(ready);
     loop {
-        let service = Service::open(&places.store, &tickets, &provider, &switches, &exporter, [public, admin]).await?;
+        let service = Service::open(&places.store, &provider, &switches, &exporter, [public, admin]).await?;
         if let Some(ready) = ready.take() {
             let token = service.token()?;
             ready(&Addresses { samekey: public_address, admin: admin_address, provider: provider_address, token })?;

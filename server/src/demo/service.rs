@@ -77,15 +77,15 @@ pub(super) struct Service {
 impl Service {
     pub(super) async fn open(
         path: &Path,
-        tickets: &Tickets,
         provider: &Provider,
         switches: &Arc<Switches>,
         exporter: &Exporter,
         [public, admin]: [TcpListener; 2],
     ) -> anyhow::Result<Self> {
         let store = Store::sqlite(path).await.context("the store cannot be used")?;
-        let app =
-            App { tickets: tickets.clone(), provider: provider.clone(), switches: Arc::clone(switches) };
+        // Behind the store, which takes no file that other programs made.
+        let tickets = Tickets::open(path)?;
+        let app = App { tickets, provider: provider.clone(), switches: Arc::clone(switches) };
         store.policies().add(Policy::new(ROW));
         store.probe(CREATE, probe(app.clone()));
         let layer = IdempotencyLayer::new(store.clone())
