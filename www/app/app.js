@@ -138,8 +138,14 @@ client.on("storage", ({ durability, reason }) => {
 });
 
 client.outbox.subscribe(show);
-deliveries.onDelivery(show);
-onNaive(show);
+deliveries.onDelivery(() => {
+  show();
+  void look();
+});
+onNaive(() => {
+  show();
+  void look();
+});
 onLedger(show);
 onWorld(() => {
   show();

@@ -45,6 +45,8 @@ export async function look() {
 export const signIn = (user, signed_in = true) => ask("/demo/session", { user, signed_in });
 
 export function makePanel(user) {
+  // On a phone the outbox would be a long way down.
+  $("chaos-more").open = matchMedia("(min-width: 900px)").matches;
   const line = (name, label, hint, set) => el("label", { class: "switch" },
     el("input", { type: "checkbox", role: "switch", name, "aria-describedby": `hint-${name}`, onchange: ({ target }) => set(target.checked) }),
     el("span", {}, label, el("br"), el("small", { id: `hint-${name}` }, hint)));
@@ -54,8 +56,8 @@ export function makePanel(user) {
     el("div", { class: "group", role: "group", "aria-label": "This device" }, el("h3", {}, "This device"),
       ...HERE.map(([name, label, hint]) => line(name, label, hint, (on) => change({ [name]: on })))),
     el("div", { class: "actions" },
-      el("button", { type: "button", id: "restart", onclick: () => press("/demo/restart", {}) }, "Restart the server"),
-      el("button", { type: "button", id: "expire", onclick: () => press("/demo/session", { user: user(), signed_in: false }) }, "End my session")));
+      el("button", { type: "button", class: "quiet", id: "restart", onclick: () => press("/demo/restart", {}) }, "Restart the server"),
+      el("button", { type: "button", class: "quiet", id: "expire", onclick: () => press("/demo/session", { user: user(), signed_in: false }) }, "End my session")));
 }
 
 /** Numbers of one way. `open`: what is wanted here and has not arrived yet. */

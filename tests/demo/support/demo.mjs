@@ -69,7 +69,12 @@ export async function send(page, title, { place = "Hall 3", way = "samekey" } = 
   await row(page, title).first().waitFor();
 }
 export const row = (page, title) => page.locator("#outbox > li").filter({ hasText: title });
-export const flip = (page, name, on = true) => page.getByRole("switch", { name }).setChecked(on);
+/** Switches that act once fall back by themselves; the page sees it a moment later. */
+export async function flip(page, name, on = true) {
+  const one = page.getByRole("switch", { name, exact: false }).first();
+  await page.waitForFunction(([input, on]) => input.checked !== on, [await one.elementHandle(), on]);
+  await one.setChecked(on);
+}
 
 /** Until the row of this ticket is in this state. */
 export async function comesTo(page, title, state, timeout = PATIENCE) {
