@@ -9,7 +9,7 @@ export function frame(...values: Value[]): Uint8Array {
   const parts: Uint8Array[] = [];
   const leb = (tag: number[], value: number) => {
     // No shifts: they cut at 32 bits, and times have more.
-    for (; value > 127; value = Math.floor(value / 128)) tag.push((value % 128) + 128);
+    for (; value > 0x7f; value = Math.floor(value / 0x80)) tag.push((value % 0x80) + 0x80);
     parts.push(Uint8Array.from([...tag, value]));
   };
   const raw = (tag: number[], bytes: Uint8Array) => (leb(tag, bytes.length), parts.push(bytes));
@@ -32,10 +32,10 @@ export function frame(...values: Value[]): Uint8Array {
 export function unframe(bytes: Uint8Array): Value[][] {
   let at = 0;
   const leb = () => {
-    for (let value = 0, unit = 1; ; unit *= 128) {
+    for (let value = 0, unit = 1; ; unit *= 0x80) {
       const byte = bytes[at++]!;
-      value += (byte % 128) * unit;
-      if (byte < 128) return value;
+      value += (byte % 0x80) * unit;
+      if (byte < 0x80) return value;
     }
   };
   const raw = () => {

@@ -14,7 +14,7 @@ interface Prepared { readonly free: () => void; readonly headers: Headers; reado
 const MESSAGES: Record<string, string> = {
   evicted: "the browser erased the store of this origin; intents that this page does not hold in memory are lost",
   not_covered: "the server does not cover this route; it was sent without protection against doubles",
-  no_receipt: "an answer without Samekey-State where one is due; is a page or proxy answering in the server's place?",
+  no_receipt: "an answer without a receipt where one is due; is a page or proxy answering in the server's place?",
   newer_format: "a record was written by a newer version of this library and is left alone",
   unreadable: "a record cannot be read and is left alone",
   storage: "the store failed",

@@ -26,7 +26,8 @@ pub(crate) fn read(settings: &mut Reader<'_>) -> Config {
     while !settings.is_empty() {
         let (name, matches) = (settings.text(), settings.maybe());
         let (include, exclude) = (settings.list(), settings.list());
-        let significant = if include.is_empty() { Significant::exclude(exclude) } else { Significant::include(include) };
+        let significant =
+            if include.is_empty() { Significant::exclude(exclude) } else { Significant::include(include) };
         config.operations.push(Operation {
             name,
             matches,
@@ -49,10 +50,11 @@ pub(crate) fn read(settings: &mut Reader<'_>) -> Config {
 }
 
 fn retry(settings: &mut Reader<'_>) -> Retry {
+    let mut milliseconds = || settings.number().map(|ms| ms as i64);
     Retry {
-        attempt_timeout_ms: settings.number().map(|ms| ms as u32),
-        budget_ms: settings.number(),
-        base_delay_ms: settings.number().map(|ms| ms as u32),
-        max_delay_ms: settings.number().map(|ms| ms as u32),
+        attempt_timeout_ms: milliseconds(),
+        budget_ms: milliseconds(),
+        base_delay_ms: milliseconds(),
+        max_delay_ms: milliseconds(),
     }
 }

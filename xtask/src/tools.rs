@@ -15,6 +15,7 @@ use crate::verify::Outcome;
 /// A program the steps need, and the Debian package that brings it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("cc", "build-essential"), // SQLite is compiled from source
+    ("chromium", "chromium"),
     ("curl", "curl"),
     ("node", "nodejs"),
     ("npm", "npm"),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::run::{answers, cargo, must, must_keeping, target_dir};
-use crate::tools;
+use crate::{client, tools};
 
 /// Check the whole repository: format, lints, documentation, builds, tests.
 ///
@@ -61,6 +61,9 @@ const STEPS: &[Step] = &[
     ("binary", binary),
     ("peers' packages", tools::peers),
     ("schemathesis", tools::schemathesis),
+    ("npm package", client::package),
+    ("npm package, packed", client::packaging),
+    ("npm package, real server", client::against_the_server),
     ("tests", tests),
     ("documentation's examples", examples),
 ];
