@@ -5,6 +5,7 @@
 mod bench;
 mod client;
 mod demo;
+mod dist;
 mod run;
 mod soak;
 mod tools;
@@ -30,6 +31,7 @@ enum Task {
     Bench(bench::Bench),
     Client(client::Client),
     Demo(demo::Demo),
+    Dist(dist::Dist),
     Soak(soak::Soak),
     Turnover(turnover::Turnover),
     Verify(verify::Verify),
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench.run(),
         Task::Client(client) => client.run(),
         Task::Demo(demo) => demo.run(),
+        Task::Dist(dist) => dist.run(),
         Task::Soak(soak) => soak.run(),
         Task::Turnover(turnover) => turnover.run(),
         Task::Verify(verify) => verify.run(),
