@@ -25,7 +25,7 @@ const client = createClient({
 });
 
 function show() {
-  showOutbox(client, user(), naive());
+  showOutbox(client, naive());
   const open = client.outbox.getSnapshot().filter((intent) => !settled(intent) && intent.state !== "expired").map(({ id }) => id);
   showPanel({ samekey: open, plain: naive().filter(({ state }) => state !== "failed").map(({ id }) => id) });
 }
@@ -105,19 +105,15 @@ form.addEventListener("submit", async (event) => {
 $("user").value = user();
 $("user").addEventListener("change", async ({ target }) => {
   localStorage.setItem(USER, target.value);
-  await again();
+  await signIn(user()).catch(() => {});
+  // As after any sign-in: another person's page begins anew, with that person's outbox.
+  location.reload();
 });
-addEventListener("storage", ({ key }) => {
-  if (key !== USER) return;
-  $("user").value = user();
-  show();
-});
-async function again() {
+addEventListener("storage", ({ key }) => key === USER && location.reload());
+addEventListener("sign-in", async () => {
   await signIn(user()).catch(() => {});
   await client.resume();
-  show();
-}
-addEventListener("sign-in", again);
+});
 
 // The outbox.
 

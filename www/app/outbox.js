@@ -23,11 +23,8 @@ function answer(intent) {
   return `${response.status}${what ? `, ${what}` : ""}`;
 }
 
-function row(client, intent, user) {
-  const mine = intent.account === user;
-  const { word, tone, text } = mine || settled(intent)
-    ? tell(intent, skew())
-    : { word: "waiting", tone: "wait", text: `This is ${NAMES[intent.account] ?? "somebody else"}’s. It goes out when ${NAMES[intent.account] ?? "they"} is signed in again.` };
+function row(client, intent) {
+  const { word, tone, text } = tell(intent, skew());
   const sent = deliveries.of(intent.id);
   const button = (act, label, run) => el("button", { class: "quiet", type: "button", "data-act": act, "aria-label": `${label}: ${intent.label}`, onclick: run }, label);
   const moving = ["queued", "sending", "waiting", "stalled", "unknown"].includes(intent.state);
@@ -45,13 +42,13 @@ function row(client, intent, user) {
         intent.lastError && el("dt", {}, "Last trouble"), intent.lastError && el("dd", {}, `${said(intent.lastError.code)}${intent.lastError.status ? `, ${intent.lastError.status}` : ""}`)),
       sent.length > 0 && el("ol", { "aria-label": "Deliveries" }, ...sent.map(({ request, at, heard }) => el("li", {}, `${time(at)} `, el("code", {}, request), ` ${heard}`)))),
     el("div", { class: "actions" },
-      mine && intent.state === "needs_auth" && button("sign-in", "Sign in", () => dispatchEvent(new Event("sign-in"))),
-      mine && ["waiting", "unknown", "stalled"].includes(intent.state) && button("retry", "Retry now", () => client.resume(intent.id)),
-      mine && (moving || intent.state === "needs_auth") && intent.state !== "unknown" && button("cancel", "Cancel", (event) => {
+      intent.state === "needs_auth" && button("sign-in", "Sign in", () => dispatchEvent(new Event("sign-in"))),
+      ["waiting", "unknown", "stalled"].includes(intent.state) && button("retry", "Retry now", () => client.resume(intent.id)),
+      (moving || intent.state === "needs_auth") && intent.state !== "unknown" && button("cancel", "Cancel", (event) => {
         event.target.disabled = true;
         client.cancel(intent.id);
       }),
-      mine && intent.state === "expired" && button("anyway", "Send anyway", () => confirm("The server may have forgotten it, so this may make two. Send it?") && client.resume(intent.id, { acceptRisk: "may_double" })),
+      intent.state === "expired" && button("anyway", "Send anyway", () => confirm("The server may have forgotten it, so this may make two. Send it?") && client.resume(intent.id, { acceptRisk: "may_double" })),
       (settled(intent) || intent.state === "expired") && button("dismiss", "Dismiss", () => client.dismiss(intent.id, intent.state === "expired" ? { acceptRisk: "may_double" } : undefined))),
   );
 }
@@ -73,14 +70,14 @@ function plainRow(one) {
     !["sending", "retrying"].includes(one.state) && el("div", { class: "actions" }, el("button", { class: "quiet", type: "button", "data-act": "dismiss", "aria-label": `Dismiss: ${one.label}`, onclick: () => drop(one.id) }, "Dismiss")));
 }
 
-export function showOutbox(client, user, plain) {
+export function showOutbox(client, plain) {
   const intents = [...client.outbox.getSnapshot()].sort((a, b) => b.createdAt - a.createdAt);
   const rows = [
     ...plain.map((one) => ({ id: one.id, stamp: JSON.stringify(one), make: () => plainRow(one) })),
     ...intents.map((intent) => ({
       id: intent.id,
-      stamp: JSON.stringify([user, skew(), intent.state, intent.updatedAt, intent.nextAttemptAt, intent.waitingFor, intent.lastError, intent.key, deliveries.of(intent.id)]),
-      make: () => row(client, intent, user),
+      stamp: JSON.stringify([skew(), intent.state, intent.updatedAt, intent.nextAttemptAt, intent.waitingFor, intent.lastError, intent.key, deliveries.of(intent.id)]),
+      make: () => row(client, intent),
     })),
   ];
   fill($("outbox"), rows);
