@@ -20,6 +20,8 @@ pub mod key;
 pub mod layer;
 pub mod names;
 pub mod observe;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod probe;
 mod problem;
 #[cfg(feature = "cli")]

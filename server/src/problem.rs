@@ -113,7 +113,11 @@ impl std::error::Error for Problem {}
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        let code = if error.is_transient() { Code::Overloaded } else { Code::StoreUnavailable };
+        let code = match &error {
+            StoreError::Unreachable { .. } => Code::StoreUnavailable,
+            error if error.is_transient() => Code::Overloaded,
+            _ => Code::StoreUnavailable,
+        };
         // The error may name files and settings of the operator: it goes to the log, not to the caller.
         tracing::error!(event = "store_error", code = code.as_str(), error = %error, "the store refused");
         Self::new(code, "Nothing was run. Send the same request with the same key again.")

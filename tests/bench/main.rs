@@ -6,6 +6,8 @@
 //! bench rows FOLDER MILLIS                        bare rusqlite, one statement per transaction
 //! bench claims FOLDER CLIENTS MILLIS
 //! bench look-ups FOLDER ASKERS MILLIS
+//! bench postgres-claims URL CLIENTS MILLIS         the same on a PostgreSQL database
+//! bench postgres-look-ups URL ASKERS MILLIS
 //! ```
 
 mod load;
@@ -35,6 +37,8 @@ fn main() -> Result<()> {
         ["rows", folder, span] => store::rows(Path::new(folder), millis(span)?),
         ["claims", folder, clients, span] => store::claims(Path::new(folder), count(clients)?, millis(span)?),
         ["look-ups", folder, askers, span] => store::look_ups(Path::new(folder), count(askers)?, millis(span)?),
+        ["postgres-claims", url, clients, span] => store::claims_in(url, count(clients)?, millis(span)?),
+        ["postgres-look-ups", url, askers, span] => store::look_ups_in(url, count(askers)?, millis(span)?),
         _ => bail!("see the first lines of tests/bench/main.rs; `cargo xtask bench` runs it all"),
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use http::{HeaderValue, header};
 use rusqlite::Connection;
-use samekey::store::{Ask, SqliteOptions, StoredResponse};
+use samekey::store::{Ask, PostgresOptions, SqliteOptions, StoredResponse};
 use samekey::{Actor, Key, Policy, Store};
 use samekey_core::claim::transition::Finish;
 use samekey_core::claim::{Event, Holder, Say, Terminal};
@@ -52,7 +52,16 @@ pub(crate) fn rows(folder: &Path, span: Duration) -> Result<()> {
 #[tokio::main]
 pub(crate) async fn claims(folder: &Path, clients: usize, span: Duration) -> Result<()> {
     let folder = tempfile::tempdir_in(folder)?;
-    let store = Store::open(SqliteOptions::new(folder.path().join("claims.db"))).await?;
+    claim(Store::open(SqliteOptions::new(folder.path().join("claims.db"))).await?, clients, span).await
+}
+
+/// The same in a PostgreSQL database.
+#[tokio::main]
+pub(crate) async fn claims_in(url: &str, clients: usize, span: Duration) -> Result<()> {
+    claim(Store::open(PostgresOptions::new(url)?.unattended()).await?, clients, span).await
+}
+
+async fn claim(store: Store, clients: usize, span: Duration) -> Result<()> {
     let (turn, template) = (Arc::new(Turn::begin()), template()?);
     let mut working = JoinSet::new();
     for client in 0..clients {
@@ -81,7 +90,16 @@ pub(crate) async fn claims(folder: &Path, clients: usize, span: Duration) -> Res
 #[tokio::main]
 pub(crate) async fn look_ups(folder: &Path, askers: usize, span: Duration) -> Result<()> {
     let folder = tempfile::tempdir_in(folder)?;
-    let store = Store::open(SqliteOptions::new(folder.path().join("look-ups.db"))).await?;
+    look_up(Store::open(SqliteOptions::new(folder.path().join("look-ups.db"))).await?, askers, span).await
+}
+
+/// The same in a PostgreSQL database.
+#[tokio::main]
+pub(crate) async fn look_ups_in(url: &str, askers: usize, span: Duration) -> Result<()> {
+    look_up(Store::open(PostgresOptions::new(url)?.unattended()).await?, askers, span).await
+}
+
+async fn look_up(store: Store, askers: usize, span: Duration) -> Result<()> {
     let template = template()?;
     let mut known = Vec::new();
     let mut filling = JoinSet::new();

@@ -138,7 +138,10 @@ impl Serve {
         command.args(&words[1..]).arg("serve");
         if !self.bare {
             command.args(["--upstream", &self.upstream, "--listen", listen]);
-            command.args(["--admin", "127.0.0.1:0", "--store"]).arg(format!("sqlite:{}", self.store.display()));
+            command.args(["--admin", "127.0.0.1:0"]);
+            if !self.env.iter().any(|(name, _)| name == "SAMEKEY_STORE") {
+                command.arg("--store").arg(format!("sqlite:{}", self.store.display()));
+            }
         }
         command
             .args(&self.args)

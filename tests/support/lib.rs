@@ -11,6 +11,7 @@ pub mod h2;
 pub mod keys;
 pub mod logs;
 pub mod patience;
+pub mod postgres;
 pub mod raw;
 pub mod receipt;
 pub mod relay;
@@ -22,6 +23,7 @@ pub mod wire;
 
 pub use answer::{Answer, Problem};
 pub use binary::{Serve, Server};
+pub use postgres::Postgres;
 pub use raw::Connection;
 pub use receipt::Receipt;
 pub use request::Request;

@@ -14,6 +14,13 @@ pub struct Connection {
     wire: Wire,
 }
 
+/// Sends one request on a connection of its own; nothing if the connection fails.
+pub async fn try_send(addr: SocketAddr, request: &Request) -> Option<Answer> {
+    let mut connection = Connection::try_open(addr).await.ok()?;
+    connection.request(request).await;
+    connection.try_answer().await.ok()
+}
+
 /// The head of an answer whose body is read piece by piece.
 #[derive(Debug)]
 pub struct Opened {

@@ -143,10 +143,7 @@ onNaive(() => {
   void look();
 });
 onLedger(show);
-onWorld(() => {
-  show();
-  void client.resume();
-});
+onWorld(show);
 makePanel(user);
 showWay();
 client.ready.then(() => {

@@ -34,6 +34,7 @@ function row(client, intent) {
       el("span", { class: "pill", "data-tone": tone }, word)),
     el("p", { class: "words" }, text),
     answer(intent) && el("p", { class: "meta" }, `The server said: ${answer(intent)}`),
+    el("div", { class: "foot" },
     el("details", {},
       el("summary", {}, `${sent.length || intent.deliveries || "no"} ${(sent.length || intent.deliveries) === 1 ? "delivery" : "deliveries"}`),
       el("dl", {},
@@ -49,7 +50,7 @@ function row(client, intent) {
         client.cancel(intent.id);
       }),
       intent.state === "expired" && button("anyway", "Send anyway", () => confirm("The server may have forgotten it, so this may make two. Send it?") && client.resume(intent.id, { acceptRisk: "may_double" })),
-      (settled(intent) || intent.state === "expired") && button("dismiss", "Dismiss", () => client.dismiss(intent.id, intent.state === "expired" ? { acceptRisk: "may_double" } : undefined))),
+      (settled(intent) || intent.state === "expired") && button("dismiss", "Dismiss", () => client.dismiss(intent.id, intent.state === "expired" ? { acceptRisk: "may_double" } : undefined)))),
   );
 }
 
@@ -66,20 +67,22 @@ function plainRow(one) {
   return el("li", { "data-state": one.state, "data-intent": one.id },
     el("div", { class: "line" }, el("span", { class: "name" }, one.label), el("span", { class: "pill", "data-tone": tone }, word)),
     el("p", { class: "words" }, text(one)),
-    el("p", { class: "meta" }, `without samekey${one.said ? ` · the server said: ${one.said}` : ""}`),
-    !["sending", "retrying"].includes(one.state) && el("div", { class: "actions" }, el("button", { class: "quiet", type: "button", "data-act": "dismiss", "aria-label": `Dismiss: ${one.label}`, onclick: () => drop(one.id) }, "Dismiss")));
+    el("div", { class: "foot" },
+      el("p", { class: "meta" }, `without samekey${one.said ? ` · the server said: ${one.said}` : ""}`),
+      !["sending", "retrying"].includes(one.state) && el("div", { class: "actions" }, el("button", { class: "quiet", type: "button", "data-act": "dismiss", "aria-label": `Dismiss: ${one.label}`, onclick: () => drop(one.id) }, "Dismiss"))));
 }
 
 export function showOutbox(client, plain) {
-  const intents = [...client.outbox.getSnapshot()].sort((a, b) => b.createdAt - a.createdAt);
+  const intents = client.outbox.getSnapshot();
   const rows = [
-    ...plain.map((one) => ({ id: one.id, stamp: JSON.stringify(one), make: () => plainRow(one) })),
+    ...plain.map((one) => ({ at: one.at, id: one.id, stamp: JSON.stringify(one), make: () => plainRow(one) })),
     ...intents.map((intent) => ({
+      at: intent.createdAt,
       id: intent.id,
       stamp: JSON.stringify([skew(), intent.state, intent.updatedAt, intent.nextAttemptAt, intent.waitingFor, intent.lastError, intent.key, deliveries.of(intent.id)]),
       make: () => row(client, intent),
     })),
-  ];
+  ].sort((a, b) => b.at - a.at);
   fill($("outbox"), rows);
   $("outbox-empty").hidden = rows.length > 0;
   $("clear").hidden = !intents.some(settled);

@@ -3,9 +3,13 @@
 //! `cargo demo` shows what samekey does; `cargo verify` says whether this tree is sound.
 
 mod bench;
+mod campaign;
 mod client;
 mod demo;
 mod dist;
+#[path = "../../tests/support/postgres.rs"]
+#[allow(dead_code, reason = "the suites' own, of which this uses a part")]
+mod postgres;
 mod run;
 mod soak;
 mod tools;
@@ -29,6 +33,7 @@ struct Xtask {
 #[derive(Subcommand)]
 enum Task {
     Bench(bench::Bench),
+    Campaign(campaign::Campaign),
     Client(client::Client),
     Demo(demo::Demo),
     Dist(dist::Dist),
@@ -40,6 +45,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Xtask::parse().task {
         Task::Bench(bench) => bench.run(),
+        Task::Campaign(campaign) => campaign.run(),
         Task::Client(client) => client.run(),
         Task::Demo(demo) => demo.run(),
         Task::Dist(dist) => dist.run(),

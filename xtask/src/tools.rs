@@ -44,6 +44,9 @@ pub fn wasm_target() -> Result<Outcome> {
 pub fn system_packages() -> Result<Outcome> {
     let mut missing: Vec<&str> =
         PROGRAMS.iter().filter(|(name, _)| !is_installed(name)).map(|(_, package)| *package).collect();
+    if fs::read_dir("/usr/lib/postgresql").map_or(true, |mut versions| versions.next().is_none()) {
+        missing.push("postgresql-15");
+    }
     if !answers(Command::new("python3").args(["-m", "pip", "--version"])) {
         missing.push("python3-pip");
     }

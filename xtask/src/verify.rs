@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::postgres::Postgres;
 use crate::run::{answers, cargo, must, must_keeping, target_dir};
 use crate::{client, tools};
 
@@ -160,10 +161,16 @@ fn tests() -> Result<Outcome> {
     run.env("CARGO_TERM_COLOR", "never");
     // Pinned Python packages lie here; see tools.rs.
     run.env("PYTHONPATH", tools::python_packages()?);
+    // One for all suites, so that not each case has to make one.
+    let database = Postgres::start(&["fsync=off"]);
+    if let Some(database) = &database {
+        run.env("SAMEKEY_TEST_POSTGRES", database.url("").trim_end_matches('/'));
+    }
     // Built now, so that no suite tests an older one, and each need not ask cargo again.
     binary()?;
     run.env("SAMEKEY_BIN", target_dir()?.join("debug/samekey"));
     let lines = must_keeping(&mut run, is_summary)?;
+    drop(database);
     let summary = match lines.last() {
         Some(line) if nextest => line.clone(),
         _ => format!("Summary: {}", added_up(&lines)),

@@ -20,7 +20,8 @@ struct Files;
 struct Shared;
 
 /// Nothing from elsewhere, in no frame: what it shows is for operators only.
-const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str =
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) fn routes() -> Router {
     Router::new()
@@ -30,7 +31,9 @@ pub(super) fn routes() -> Router {
 }
 
 fn file(name: &str, headers: &HeaderMap) -> Response {
-    let Some(file) = Files::get(name).or_else(|| Shared::get(name)) else { return plain(StatusCode::NOT_FOUND, "The page has no such file.") };
+    let Some(file) = Files::get(name).or_else(|| Shared::get(name)) else {
+        return plain(StatusCode::NOT_FOUND, "The page has no such file.");
+    };
     let mut response = static_file::answer(name, file.data, headers.get(IF_NONE_MATCH));
     static_file::guard(&mut response, POLICY);
     response

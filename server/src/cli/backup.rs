@@ -49,7 +49,7 @@ pub(crate) fn restore(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Result
     let loaded = args.store.loaded()?;
     let policies = Policies::default();
     register(&policies, &loaded.table.operations());
-    let to = loaded.args.store.path;
+    let to = loaded.args.store.into_file()?;
     let made = store::restore(&args.from, &to, &policies)?;
     let taken = made.taken_at.map_or("a moment that it does not say".into(), moment::shown);
     writeln!(out, "{} in {}, as of {taken}", counted(made.records), to.display())?;

@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod fingerprint;
 mod logs;
+mod migrate;
 mod probes;
 mod records;
 mod reload;
@@ -46,6 +47,8 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Make a new store of a backup; keys of which the backup cannot know do not run
     Restore(backup::RestoreArgs),
+    /// Move what is in a file into a PostgreSQL database, for many hosts
+    Migrate(migrate::MigrateArgs),
     /// What operators do to records
     #[command(subcommand)]
     Records(Box<records::Records>),
@@ -60,6 +63,9 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &config::Source::of_process(), &mut std::io::stdout().lock()),
         Command::Backup(args) => backup::backup(&args, &mut std::io::stdout().lock()),
         Command::Restore(args) => backup::restore(&args, &mut std::io::stdout().lock()),
+        Command::Migrate(args) => {
+            runtime().and_then(|runtime| runtime.block_on(migrate::run(&args, &mut std::io::stdout())))
+        }
         Command::Records(args) => {
             runtime().and_then(|runtime| runtime.block_on(records::run(*args, &mut std::io::stdout().lock())))
         }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::layer::{IdempotencyLayer, Operations, Resolve, register};
 use crate::observe::Exporter;
 use crate::proxy::forward::{Forward, ForwardConfig};
 use crate::proxy::listen;
-use crate::store::{SqliteOptions, Store};
+use crate::store::{SqliteOptions, Store, StoreError};
 use crate::{DEFAULT_PREFIX, Origin, Prefix};
 
 /// What `serve` takes.
@@ -62,9 +62,20 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "SAMEKEY_ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
 
-    /// Where keys and answers are kept: a file on a disk of this machine
-    #[arg(long, env = "SAMEKEY_STORE", value_name = "STORE", default_value = "sqlite:samekey.db")]
+    /// Where keys and answers are kept: a file on a disk of this machine, sqlite:PATH, or a PostgreSQL database for
+    /// many hosts, postgres://USER@HOST/DATABASE?sslmode=verify-full; a password is best given by the variable
+    #[arg(
+        long,
+        env = "SAMEKEY_STORE",
+        value_name = "STORE",
+        default_value = "sqlite:samekey.db",
+        hide_env_values = true
+    )]
     pub(super) store: StoreUrl,
+
+    /// The most connections to a PostgreSQL store, of each server; one more listens
+    #[arg(long, env = "SAMEKEY_STORE_CONNECTIONS", value_name = "NUMBER", value_parser = connections, default_value = "8")]
+    store_connections: usize,
 
     /// Allow the SQLite store under Kubernetes, where a second pod would have a second memory
     #[arg(long, env = "SAMEKEY_SINGLE_HOST")]
@@ -183,10 +194,12 @@ impl Server {
             "nothing says where your service is: give --upstream http://127.0.0.1:3000, \
              or write upstream = \"http://127.0.0.1:3000\" in samekey.toml",
         )?;
-        if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && !args.single_host {
+        let in_a_file = args.store.file().is_some();
+        if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && in_a_file && !args.single_host {
             bail!(
                 "an SQLite store belongs to one pod: with two, a retry that meets the other one would run again. \
-                 Set --single-host if there is only ever one replica, with the Recreate strategy and a volume of its own"
+                 Name a PostgreSQL database with --store, or set --single-host if there is only ever one replica, with \
+                 the Recreate strategy and a volume of its own"
             );
         }
         let forward = Forward::new(ForwardConfig {
@@ -199,13 +212,7 @@ impl Server {
         .context("--upstream")?;
         let actor = args.actor.source(&upstream, args.upstream_ca.as_deref())?;
         let probes = Probes::new(&loaded, &args)?;
-        let store = Store::open(SqliteOptions {
-            queue_capacity: args.limits.queue,
-            min_free_bytes: args.limits.min_free as u64,
-            ..SqliteOptions::new(&args.store.path)
-        })
-        .await
-        .context("the store cannot be used")?;
+        let store = open(&args, &loaded).await.context("the store cannot be used")?;
         register(store.policies(), &loaded.table.operations());
         if let Some(horizon) = args.horizon {
             set_horizon(&store, horizon, loaded.others.clock_skew).await?;
@@ -214,11 +221,14 @@ impl Server {
             refuse_unnamed(&store, &loaded.table).await?;
         }
         args.actor.keep_kind(&actor, &store, loaded.others.remember).await?;
-        let token_file = args.admin_token_file.unwrap_or_else(|| admin::default_file(&args.store.path));
+        let token_file = args
+            .admin_token_file
+            .unwrap_or_else(|| admin::default_file(args.store.file().unwrap_or(Path::new("samekey.db"))));
         let guard = Guard::new(Tokens::open(&token_file).context("--admin-token-file")?);
         let summary = format!(
-            "store sqlite:{} (1 host only)   operations: {}   covered: {}   actor: {actor:?}   replay {}, remembered {}",
-            args.store.path.display(),
+            "store {} ({})   operations: {}   covered: {}   actor: {actor:?}   replay {}, remembered {}",
+            args.store.place(),
+            if in_a_file { "1 host only" } else { "many hosts" },
             match &loaded.file {
                 Some(file) => format!("{} of {}", loaded.operations.len(), file.display()),
                 None => "named by method and path".into(),
@@ -321,6 +331,35 @@ impl Server {
         self.store.close().await;
         tracing::info!(event = "stopped");
         Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Opens the store as the settings say.
+async fn open(args: &ServeArgs, loaded: &Loaded) -> Result<Store, StoreError> {
+    match &args.store {
+        StoreUrl::Sqlite(path) => {
+            Store::open(SqliteOptions {
+                queue_capacity: args.limits.queue,
+                min_free_bytes: args.limits.min_free as u64,
+                ..SqliteOptions::new(path)
+            })
+            .await
+        }
+        StoreUrl::Postgres(url) => {
+            let options =
+                StoreUrl::postgres(url)?.queue_capacity(args.limits.queue).connections(args.store_connections);
+            // A failover that nobody saw yet makes records uncertain while the store opens.
+            register(options.policies(), &loaded.table.operations());
+            Store::open(options).await
+        }
+    }
+}
+
+/// One to write and one to read, at least.
+fn connections(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 2..=1000) => Ok(number),
+        _ => Err("write a number from 2 to 1000".into()),
     }
 }
 

@@ -77,7 +77,8 @@ fn count(way: &str, tickets: &[Ticket], notifications: &[Notification]) -> Count
     let mut intents = BTreeMap::<&str, Duplicate>::new();
     for ticket in tickets.iter().filter(|ticket| ticket.way == way) {
         count.effects += 1;
-        let new = || Duplicate { intent: ticket.intent.clone(), title: ticket.title.clone(), tickets: 0, notifications: 0 };
+        let new =
+            || Duplicate { intent: ticket.intent.clone(), title: ticket.title.clone(), tickets: 0, notifications: 0 };
         intents.entry(&ticket.intent).or_insert_with(new).tickets += 1;
     }
     for sent in notifications.iter().filter(|sent| sent.way == way) {

@@ -13,7 +13,9 @@ pub(super) fn routes() -> Router {
 pub(super) fn routes() -> Router {
     use crate::problem::plain;
     use http::StatusCode;
-    Router::new().fallback(async || plain(StatusCode::NOT_FOUND, "This samekey was built without the page of its demo: `cargo demo` builds it."))
+    Router::new().fallback(async || {
+        plain(StatusCode::NOT_FOUND, "This samekey was built without the page of its demo: `cargo demo` builds it.")
+    })
 }
 
 #[cfg(feature = "demo")]
@@ -83,7 +85,8 @@ mod files {
 
     /// The worker behind a line that lists every file, and a hash of them all.
     fn worker() -> Option<Cow<'static, [u8]>> {
-        let mut names: Vec<String> = App::iter().chain(Shared::iter()).map(Cow::into_owned).filter(|name| name != WORKER).collect();
+        let mut names: Vec<String> =
+            App::iter().chain(Shared::iter()).map(Cow::into_owned).filter(|name| name != WORKER).collect();
         names.push(CLIENT.into());
         names.sort();
         let mut hash = Sha256::new();

@@ -26,9 +26,7 @@ use crate::admin::{self, Guard, Phase, Tokens};
 use crate::observe::Exporter;
 use crate::problem::plain;
 use crate::routes::Prefix;
-use crate::{
-    Actor, Answer, IdempotencyLayer, Policy, Probe, Probed, Recovery, ResultId, RunError, Running, Store,
-};
+use crate::{Actor, Answer, IdempotencyLayer, Policy, Probe, Probed, Recovery, ResultId, RunError, Running, Store};
 
 /// The command that clients send.
 const CREATE: &str = "tickets.create";

@@ -72,12 +72,8 @@ mod tests {
     #[test]
     fn every_step_is_a_line_to_paste_and_says_where() {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let text = walkthrough(&Addresses {
-            samekey: at(1),
-            admin: at(2),
-            provider: at(3),
-            token: "samekey_00".into(),
-        });
+        let text =
+            walkthrough(&Addresses { samekey: at(1), admin: at(2), provider: at(3), token: "samekey_00".into() });
         for address in ["http://127.0.0.1:1/", "http://127.0.0.1:2/ops/#samekey_00", "http://127.0.0.1:3/"] {
             assert!(text.contains(address), "{address} in {text}");
         }

@@ -58,7 +58,10 @@ impl NewTicket {
         if !["low", "normal", "urgent"].contains(&ticket.priority.as_str()) {
             return Err("A ticket's priority is low, normal or urgent.".into());
         }
-        if ticket.photo.as_ref().is_some_and(|photo| photo.len() > MOST_PHOTO_BYTES || !photo.starts_with("data:image/"))
+        if ticket
+            .photo
+            .as_ref()
+            .is_some_and(|photo| photo.len() > MOST_PHOTO_BYTES || !photo.starts_with("data:image/"))
         {
             return Err(format!("A photo is a data: URL of an image, of at most {} KiB.", MOST_PHOTO_BYTES >> 10));
         }
@@ -115,12 +118,17 @@ impl Tickets {
     }
 
     /// The row of a command: claim, row and answer in one transaction, so that another attempt finds it made.
-    pub(super) async fn once(&self, ticket: NewTicket, from: From, key: Key, command: String) -> Result<Outcome, Failed> {
+    pub(super) async fn once(
+        &self,
+        ticket: NewTicket,
+        from: From,
+        key: Key,
+        command: String,
+    ) -> Result<Outcome, Failed> {
         let policy = self.row.clone();
         self.with(move |db| {
-            let fingerprint = Fingerprint::of_json(&ticket).map_err(|error| {
-                RunError::Effect(rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
-            })?;
+            let fingerprint = Fingerprint::of_json(&ticket)
+                .map_err(|error| RunError::Effect(rusqlite::Error::ToSqlConversionFailure(Box::new(error))))?;
             let row = Command::new(Actor::new(&from.author), super::service::ROW, key, fingerprint);
             sqlite::run_once(db, &row, &policy, |tx| {
                 let id = insert(tx, &ticket, &from, Some(&command))?;
@@ -166,10 +174,8 @@ impl Tickets {
 
     /// The photo of a ticket; the outer `None` if there is no such ticket.
     pub(super) async fn photo(&self, id: i64) -> Result<Option<Option<String>>, rusqlite::Error> {
-        self.with(move |db| {
-            db.query_row("SELECT photo FROM tickets WHERE id = ?1", [id], |row| row.get(0)).optional()
-        })
-        .await
+        self.with(move |db| db.query_row("SELECT photo FROM tickets WHERE id = ?1", [id], |row| row.get(0)).optional())
+            .await
     }
 
     /// The ticket that a command made.

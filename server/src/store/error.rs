@@ -112,6 +112,14 @@ pub enum StoreError {
         /// The name.
         operation: Arc<str>,
     },
+    /// The database does not answer, or takes no more connections.
+    #[error("{place}: the database cannot be used now ({why}); samekey goes on by itself once it can")]
+    Unreachable {
+        /// The database.
+        place: Arc<str>,
+        /// What is in the way.
+        why: Arc<str>,
+    },
     /// It was called in a way that would break its promise.
     #[error("{what}")]
     Misuse {
@@ -140,7 +148,7 @@ impl StoreError {
 
     /// The same request may well succeed a moment later.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Busy { .. } | Self::Full { .. })
+        matches!(self, Self::Busy { .. } | Self::Full { .. } | Self::Unreachable { .. })
     }
 
     /// Every kind that metrics count.

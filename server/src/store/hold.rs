@@ -109,6 +109,12 @@ impl Holds {
         }
     }
 
+    /// This claim is held here, and was not lost as far as the last renewal told.
+    #[cfg(feature = "postgres")]
+    pub(super) fn stands(&self, id: RecordId, fence: Fence) -> bool {
+        self.held().due.get(&(id, fence)).is_some_and(|claim| claim.due != NEVER)
+    }
+
     /// When the last acknowledged proof of a claim was asked for; zero where it is not held.
     pub(super) fn proved_at(&self, id: RecordId, fence: Fence) -> Duration {
         self.held().due.get(&(id, fence)).map_or(Duration::ZERO, |claim| claim.proved)

@@ -3,6 +3,7 @@
 use samekey_core::claim::State;
 use samekey_core::{Actor, Key, Timestamp};
 
+use super::backend::on;
 use super::{Case, RecordId, Store, StoreError};
 
 /// So many records are read under one snapshot: a few milliseconds, so that no read keeps the WAL from being moved.
@@ -68,7 +69,7 @@ impl Store {
         let limit = limit.max(1);
         let mut list = Vec::new();
         for _ in 0..MOST_CHUNKS {
-            let chunk = self.inner.backend.records(search.clone(), before).await?;
+            let chunk = on!(self, backend => backend.records(search.clone(), before).await)?;
             let mut chunk_list = chunk.list.into_iter().filter(|listed| self.fits(listed, search));
             for listed in chunk_list.by_ref() {
                 let id = listed.case.found.id;
@@ -88,7 +89,7 @@ impl Store {
 
     /// A record, as a list shows it.
     pub async fn listed(&self, id: RecordId) -> Result<Option<Listed>, StoreError> {
-        self.inner.backend.listed(id).await
+        on!(self, backend => backend.listed(id).await)
     }
 
     /// Hashes are of this store's secret, so no index has them.

@@ -3,7 +3,11 @@
 //! A store loads a record, asks [`samekey_core::claim`] what to write and what to say, and writes it in the same
 //! transaction if the record still has the revision that was asked about. Nobody is answered before COMMIT returned.
 
+mod asked;
+mod backend;
 mod case;
+#[cfg(test)]
+pub(crate) mod conformance;
 mod error;
 mod file;
 mod hold;
@@ -11,24 +15,25 @@ mod hub;
 mod journal;
 mod listing;
 mod policies;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 mod sample;
 mod secret;
 pub(crate) mod sqlite;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
-use samekey_core::claim::{Event, Fence, Holder, Record, Refused, Say};
-use samekey_core::fingerprint::Fingerprint;
-use samekey_core::select::Profile;
+use samekey_core::claim::{Event, Fence};
 use samekey_core::{Actor, Key, Policy, Timestamp};
 
+pub use self::asked::{Applied, Ask, Found, StoredResponse, Told};
+use self::asked::{Change, Purpose};
+pub use self::backend::StoreOptions;
+use self::backend::{Backend, on};
 pub use self::case::{Case, Cases, Look, Place};
 pub use self::error::StoreError;
 #[cfg(feature = "cli")]
@@ -41,6 +46,10 @@ pub use self::hub::Watch;
 pub use self::journal::{By, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Note, Step};
 pub use self::listing::{Listed, Page, Search};
 pub use self::policies::Policies;
+#[cfg(feature = "postgres")]
+use self::postgres::Postgres;
+#[cfg(feature = "postgres")]
+pub use self::postgres::{Imported, PostgresOptions, import};
 pub(crate) use self::sample::{Queue, Sample};
 pub(crate) use self::secret::Secret;
 use self::sqlite::Sqlite;
@@ -53,82 +62,6 @@ use crate::probe::{Probe, Probes};
 /// Names a record for as long as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(pub i64);
-
-/// One delivery, as the store needs to know it.
-#[derive(Clone, Debug)]
-pub struct Ask {
-    /// Who asks.
-    pub actor: Actor,
-    /// The operation's name: new records are made under it.
-    pub operation: Cow<'static, str>,
-    /// Further names under which a record is found: aliases and the automatic name.
-    pub also: Vec<String>,
-    /// The operation stands in the configuration; all others share one `forgotten_before`.
-    pub configured: bool,
-    /// All names that the configuration knows, if there is one: a key that is unknown here but known under a name
-    /// outside of it does not run, because its record was made under another configuration.
-    pub named: Option<Arc<BTreeSet<String>>>,
-    /// The key.
-    pub key: Key,
-    /// The fingerprint under `profile`.
-    pub fingerprint: Fingerprint,
-    /// What of the payload counted. Kept with a new record, which is compared under it for ever.
-    pub profile: Arc<Profile>,
-    /// The operation's contract.
-    pub policy: Arc<Policy>,
-    /// The delivery's own id; a claim keeps it, for whoever looks for the record.
-    pub request_id: Option<Arc<str>>,
-    /// A nonce drawn for this delivery.
-    pub holder: Holder,
-    /// A key with a UUID or ULID that is unknown here but known under another actor is `actor_changed`.
-    pub fence_credentials: bool,
-}
-
-/// What a delivery is told.
-#[derive(Clone, Debug)]
-pub struct Told {
-    /// What it hears.
-    pub say: Say,
-    /// The record, as it is after the write.
-    pub found: Option<Found>,
-    /// The stored response, with [`Say::Replay`].
-    pub response: Option<StoredResponse>,
-    /// The profile that [`Say::OtherProfile`] named, if the store knows it.
-    pub profile: Option<Profile>,
-    /// The store's clock when it looked.
-    pub now: Timestamp,
-}
-
-/// A record and its name.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// Its name.
-    pub id: RecordId,
-    /// The operation under which it was made; another than the delivery's where that one is an alias.
-    pub operation: String,
-    /// That name stood in a configuration.
-    pub configured: bool,
-    /// The record.
-    pub record: Record,
-}
-
-/// What an event came to.
-#[derive(Clone, Debug)]
-pub struct Applied {
-    /// The record as it is now; `None` if it is forgotten.
-    pub record: Option<Record>,
-    /// Why the event did not apply.
-    pub refused: Option<Refused>,
-}
-
-/// A terminal answer without its status, which the record holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoredResponse {
-    /// In order, with repetitions and exact bytes.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// With its content coding.
-    pub body: Bytes,
-}
 
 /// A store of records. Clones share it.
 #[derive(Clone)]
@@ -169,7 +102,7 @@ pub struct Swept {
 
 #[derive(Debug)]
 struct Inner {
-    backend: Sqlite,
+    backend: Backend,
     hub: Arc<Hub>,
     holds: Arc<Holds>,
     /// Those who wait for claims of the library.
@@ -191,30 +124,52 @@ impl Store {
         Self::open(SqliteOptions::new(path)).await
     }
 
-    /// Opens a SQLite file.
-    pub async fn open(options: SqliteOptions) -> Result<Self, StoreError> {
-        let opened = tokio::task::spawn_blocking(move || Self::open_now(options)).await;
-        opened.map_err(|_| StoreError::Closed)?
+    /// Opens a PostgreSQL database, by its URL, with the defaults; makes the tables if they are missing.
+    #[cfg(feature = "postgres")]
+    pub async fn postgres(url: &str) -> Result<Self, StoreError> {
+        Self::open(PostgresOptions::new(url)?).await
     }
 
-    /// The same, and blocks.
+    /// Opens a store.
+    pub async fn open(options: impl Into<StoreOptions>) -> Result<Self, StoreError> {
+        match options.into() {
+            StoreOptions::Sqlite(options) => {
+                let opened = tokio::task::spawn_blocking(move || Self::open_now(options)).await;
+                opened.map_err(|_| StoreError::Closed)?
+            }
+            #[cfg(feature = "postgres")]
+            StoreOptions::Postgres(options) => {
+                let (attended, policies) = (options.attended, Arc::clone(&options.policies));
+                let holds = Arc::new(Holds::default());
+                let (backend, hub) = Postgres::open(options, Arc::clone(&holds)).await?;
+                Ok(Self::started(Backend::Postgres(Box::new(backend)), hub, holds, policies, attended))
+            }
+        }
+    }
+
+    /// Opens a SQLite file, and blocks.
     pub(crate) fn open_now(options: SqliteOptions) -> Result<Self, StoreError> {
-        let (hub, holds) = (Arc::new(Hub::default()), Arc::new(Holds::default()));
+        let mut secret = [0; 32];
+        crate::random(&mut secret);
+        let (hub, holds) = (Arc::new(Hub::new(secret)), Arc::new(Holds::default()));
         let attended = options.attended;
         let backend = Sqlite::open(options, Arc::clone(&hub), Arc::clone(&holds))?;
+        Ok(Self::started(Backend::Sqlite(Box::new(backend)), hub, holds, Arc::default(), attended))
+    }
+
+    fn started(backend: Backend, hub: Arc<Hub>, holds: Arc<Holds>, policies: Arc<Policies>, attended: bool) -> Self {
         let health = tokio::sync::Mutex::new(None);
-        let waiting = claim::waiting_room();
-        let (policies, probes, keeper) = (Arc::default(), Probes::default(), OnceLock::new());
+        let (waiting, probes, keeper) = (claim::waiting_room(), Probes::default(), OnceLock::new());
         let store = Self { inner: Arc::new(Inner { backend, hub, holds, waiting, policies, probes, keeper, health }) };
         if attended {
             store.inner.keeper.get_or_init(|| Keeper::start(store.downgrade(), store.clock().clone()));
         }
-        Ok(store)
+        store
     }
 
     /// Gives some disk space back, if there is more than the store will soon need; says whether there is still more.
     pub(crate) async fn vacuum(&self) -> Result<bool, StoreError> {
-        self.inner.backend.vacuum().await
+        on!(self, backend => backend.vacuum().await)
     }
 
     pub(crate) fn downgrade(&self) -> WeakStore {
@@ -238,50 +193,50 @@ impl Store {
 
     /// One turn of the sweeper: drops what is due, for a few milliseconds at most. The store does this by itself.
     pub async fn sweep(&self) -> Result<Swept, StoreError> {
-        self.inner.backend.sweep(Arc::clone(&self.inner.policies)).await
+        on!(self, backend => backend.sweep(Arc::clone(&self.inner.policies)).await)
     }
 
     /// Looks without a turn under the write lock. `None`: [`Store::deliver`] has to decide, because there is no
     /// record yet, or something is to be written, or the delivery is to run.
     pub async fn peek(&self, ask: &Ask) -> Result<Option<Told>, StoreError> {
-        self.inner.backend.peek(ask).await
+        on!(self, backend => backend.peek(ask).await)
     }
 
     /// The record that a delivery meets, as it is.
     pub async fn find(&self, ask: &Ask) -> Result<Option<Found>, StoreError> {
-        self.inner.backend.find(ask).await
+        on!(self, backend => backend.find(ask).await)
     }
 
     /// A record by its name.
     pub async fn by_id(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
-        self.inner.backend.by_id(id).await
+        on!(self, backend => backend.by_id(id).await)
     }
 
     /// A record by its name, with its scope and key.
     pub async fn case(&self, id: RecordId) -> Result<Option<Case>, StoreError> {
-        self.inner.backend.case(id).await
+        on!(self, backend => backend.case(id).await)
     }
 
     /// The stored response of a record, if there is one.
     pub async fn response(&self, id: RecordId) -> Result<Option<StoredResponse>, StoreError> {
-        self.inner.backend.response(id).await
+        on!(self, backend => backend.response(id).await)
     }
 
     /// Names without a space under which records stand that a client may still ask for, outside of `known`, and how
     /// many they are. Tombstones, and answers past their retention, do not count.
     pub async fn operations_in_use(&self, known: Arc<BTreeSet<String>>) -> Result<Vec<(String, u64)>, StoreError> {
-        self.inner.backend.operations_in_use(known).await
+        on!(self, backend => backend.operations_in_use(known).await)
     }
 
     /// A delivery meets its record. What it is told is durable. Dropping the future does not take the claim back.
     pub async fn deliver(&self, ask: Ask) -> Result<Told, StoreError> {
-        self.inner.backend.deliver(ask).await
+        on!(self, backend => backend.deliver(ask).await)
     }
 
     /// Closes a key that never ran, so that it never will; [`Say::Closed`] says that it is, or was before. Otherwise
     /// what a delivery would be told. The fingerprint is not looked at.
     pub async fn close_key(&self, ask: Ask) -> Result<Told, StoreError> {
-        self.inner.backend.close_key(ask).await
+        on!(self, backend => backend.close_key(ask).await)
     }
 
     /// An event meets a record. `response` goes with a terminal answer whose `has_response` is set. Never refused
@@ -305,44 +260,44 @@ impl Store {
         response: Option<StoredResponse>,
         note: Note,
     ) -> Result<Applied, StoreError> {
-        self.inner.backend.apply(sqlite::Change { id, policy, event, response, note }).await
+        on!(self, backend => backend.apply(Change { id, policy, event, response, note }).await)
     }
 
     /// The holder of a claim is about to call an external system: the claim is proved and the entry written in one
     /// transaction. An error is for the caller to try again, as the same call.
     pub async fn start_effect(&self, start: EffectStart, policy: Arc<Policy>) -> Result<EffectTold, StoreError> {
-        self.inner.backend.start_effect(start, policy).await
+        on!(self, backend => backend.start_effect(start, policy).await)
     }
 
     /// The holder of a claim says how a call ended. An error is for the caller to try again.
     pub async fn end_effect(&self, end: EffectEnd) -> Result<EffectNoted, StoreError> {
-        self.inner.backend.end_effect(end).await
+        on!(self, backend => backend.end_effect(end).await)
     }
 
     /// The journal of a record.
     pub async fn effects(&self, id: RecordId) -> Result<Vec<Effect>, StoreError> {
-        self.inner.backend.effects(id).await
+        on!(self, backend => backend.effects(id).await)
     }
 
     /// What happened to a record beyond a claim and its answer.
     pub async fn trail(&self, id: RecordId) -> Result<Vec<Step>, StoreError> {
-        self.inner.backend.trail(id).await
+        on!(self, backend => backend.trail(id).await)
     }
 
     /// Claims whose lease or deadline is over, so that a tick is due: from the beginning, or where a list went on.
     pub async fn lapsed(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
-        self.inner.backend.lapsed(after, limit).await
+        on!(self, backend => backend.lapsed(after, limit).await)
     }
 
     /// Records whose outcome is unknown and at which a look is due: from the beginning, or where a list went on.
     pub async fn uncertain(&self, after: Option<Place>, limit: usize) -> Result<Cases, StoreError> {
-        self.inner.backend.uncertain(after, limit).await
+        on!(self, backend => backend.uncertain(after, limit).await)
     }
 
     /// Takes the next look at an uncertain record; false if it changed since, or somebody else took that look. It may
     /// be lost with its process: from [`Look::next`] on others may take the one after it.
     pub async fn take_look(&self, look: Look) -> Result<bool, StoreError> {
-        self.inner.backend.take_look(look).await
+        on!(self, backend => backend.take_look(look).await)
     }
 
     /// Renews this process's own claim, up to its deadline, while the guard lives.
@@ -351,7 +306,7 @@ impl Store {
         let lease = hold::Lease { id, fence, length: policy.lease };
         let (hold, first) = self.inner.holds.add(lease, asked, self.clock().monotonic());
         if first {
-            self.inner.backend.nudge();
+            on!(self, backend => backend.nudge());
         }
         hold
     }
@@ -369,23 +324,23 @@ impl Store {
     pub fn watch(&self, ask: &Ask) -> Watch {
         let (watch, first) = self.inner.hub.watch(ask.actor.stored(), ask.key.expose());
         if first {
-            self.inner.backend.nudge();
+            on!(self, backend => backend.nudge());
         }
         watch
     }
 
     /// Whether this process may call a claim under this lease lapsed.
     pub fn may_judge(&self, lease: Duration) -> bool {
-        self.inner.backend.may_judge(lease)
+        on!(self, backend => backend.may_judge(lease))
     }
 
     pub(crate) fn secret(&self) -> &Secret {
-        self.inner.backend.secret()
+        on!(self, backend => backend.secret())
     }
 
     /// Whether the times in the store mean what they say: nobody stepped the clock for so long.
     pub(crate) fn trusts_times(&self, span: Duration) -> bool {
-        self.inner.backend.trusts_times(span)
+        on!(self, backend => backend.trusts_times(span))
     }
 
     /// HMAC-SHA256 under this store's secret, over a purpose and framed parts.
@@ -395,7 +350,7 @@ impl Store {
 
     /// What logs say in place of a key or an actor: enough to find lines that belong together.
     pub(crate) fn log_hash(&self, purpose: &str, text: &str) -> String {
-        self.inner.backend.secret().log_hash(purpose, text)
+        self.secret().log_hash(purpose, text)
     }
 
     /// A key for an external system: the same on every attempt of the same command, and no hint at the key itself.
@@ -413,7 +368,7 @@ impl Store {
         remember: Duration,
         accept_change: bool,
     ) -> Result<Option<String>, StoreError> {
-        self.inner.backend.keep_actor_kind(kind.to_owned(), remember, accept_change).await
+        on!(self, backend => backend.keep_actor_kind(kind.to_owned(), remember, accept_change).await)
     }
 
     /// Removes what is stored of an actor: answers, ids of results and requests, what was noted, and the actor's id, in
@@ -421,29 +376,29 @@ impl Store {
     /// fingerprint, how its command ended and its status. Works while other processes use the store. Backups are not
     /// touched.
     pub async fn erase(&self, actor: &Actor) -> Result<Erased, StoreError> {
-        self.inner.backend.erase(actor.clone()).await
+        on!(self, backend => backend.erase(actor.clone()).await)
     }
 
     /// Copies the store into a new file, while it is used. Claims go before.
     pub async fn backup(&self, to: impl Into<PathBuf>) -> Result<Backup, StoreError> {
-        self.inner.backend.backup(to.into()).await
+        on!(self, backend => backend.backup(to.into()).await)
     }
 
     /// Sets a horizon once: `None` if this very one was set before. Otherwise of how many records nobody knows any more
     /// how they ended.
     #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "only the binary has it in its configuration"))]
     pub(crate) async fn set_horizon(&self, horizon: Timestamp) -> Result<Option<usize>, StoreError> {
-        self.inner.backend.set_horizon(horizon, Arc::clone(&self.inner.policies)).await
+        on!(self, backend => backend.set_horizon(horizon, Arc::clone(&self.inner.policies)).await)
     }
 
     /// What the store's clock shows.
     pub fn now(&self) -> Timestamp {
-        self.clock().now()
+        on!(self, backend => backend.now())
     }
 
-    /// The store's clock.
+    /// The clock of this host. Records are dated by [`Store::now`].
     pub fn clock(&self) -> &Clock {
-        self.inner.backend.clock()
+        on!(self, backend => backend.clock())
     }
 
     /// A small write, to see whether the store takes one; the answer is believed for a second.
@@ -453,25 +408,29 @@ impl Store {
         if let Some((_, said)) = health.as_ref().filter(|(at, _)| now.saturating_sub(*at) < HEALTH_HOLDS) {
             return said.clone();
         }
-        let said = self.inner.backend.ready().await;
+        let said = on!(self, backend => backend.ready().await);
         *health = Some((self.clock().monotonic(), said.clone()));
         said
     }
 
     /// How many records there are, and the like; costs the same however many there are.
     pub(crate) async fn sample(&self) -> Result<Sample, StoreError> {
-        self.inner.backend.sample().await
+        on!(self, backend => backend.sample().await)
     }
 
     /// Writes that wait, now.
     pub(crate) fn queue(&self) -> Queue {
-        self.inner.backend.queue()
+        on!(self, backend => backend.queue())
     }
 
     /// Where a store for tests is.
     #[cfg(all(test, feature = "testing"))]
     pub(crate) fn folder(&self) -> PathBuf {
-        self.inner.backend.folder().unwrap_or_default()
+        match &self.inner.backend {
+            Backend::Sqlite(backend) => backend.folder().unwrap_or_default(),
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(_) => PathBuf::new(),
+        }
     }
 
     /// The contract under which a record of this operation is settled: the defaults where nobody made one known.
@@ -485,6 +444,6 @@ impl Store {
         if let Some(keeper) = self.inner.keeper.get() {
             keeper.end().await;
         }
-        self.inner.backend.close().await;
+        on!(self, backend => backend.close().await);
     }
 }

@@ -44,6 +44,11 @@ impl Sample {
         })
     }
 
+    /// What another program measured and told.
+    pub fn told(rate: f64, latency_us: f64) -> Self {
+        Self { rate, p50_us: latency_us, p99_us: f64::NAN, spent_us: f64::NAN }
+    }
+
     /// With what the server used meanwhile.
     pub fn spent(self, processor_seconds: f64, seconds: f64) -> Self {
         let requests = (self.rate * seconds).max(1.0);

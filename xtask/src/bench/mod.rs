@@ -4,6 +4,7 @@
 //! stands the processor time that the server itself used for a request, which other load hardly moves.
 
 mod child;
+mod database;
 mod figures;
 mod nginx;
 mod table;
@@ -16,6 +17,7 @@ use anyhow::{Context, Result};
 
 use crate::run::{cargo, must, target_dir};
 use child::Child;
+use database::Database;
 use figures::{Figures, Sample};
 
 /// Measure samekey against what stands beside it, and print ratios.
@@ -55,6 +57,8 @@ enum Load<'a> {
     Http(&'a Child, &'static str),
     /// In a process of its own, with these words.
     Alone(Vec<String>),
+    /// `pgbench` with this script.
+    Bare(&'a Database, PathBuf),
 }
 
 /// One line of a table; its rate is divided by that of the table's first one.
@@ -87,7 +91,10 @@ impl Bench {
         let folder = self.folder.clone().unwrap_or_else(|| release.with_file_name("bench"));
         let folder = folder.join(std::process::id().to_string());
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let measured = self.proxies(&samekey, &helper, &folder).and_then(|()| self.stores(&helper, &folder));
+        let measured = self
+            .proxies(&samekey, &helper, &folder)
+            .and_then(|()| self.stores(&helper, &folder))
+            .and_then(|()| self.database(&helper, &folder));
         fs::remove_dir_all(&folder)?;
         measured
     }
@@ -136,6 +143,20 @@ impl Bench {
         self.measure("store", rows, helper, 0)
     }
 
+    /// 32 clients wait for both statements; whoever looks up waits for one.
+    fn database(&self, helper: &Path, folder: &Path) -> Result<()> {
+        let Some(database) = Database::start(helper, folder)? else {
+            println!("PostgreSQL                         skipped: it is not installed");
+            return Ok(());
+        };
+        let url = database.url();
+        let bare = Load::Bare(&database, folder.join("bare.sql"));
+        let mut rows = vec![Row { name: "pgbench, the bare two statements".into(), load: bare, samples: Vec::new() }];
+        rows.push(Row::alone("PostgreSQL, claim + complete", &["postgres-claims", &url, "32"]));
+        rows.push(Row::alone("PostgreSQL, replays", &["postgres-look-ups", &url, "32"]));
+        self.measure("PostgreSQL, 32 clients", rows, helper, 0)
+    }
+
     /// Each row has its turn in each round.
     fn measure(&self, title: &str, mut rows: Vec<Row<'_>>, helper: &Path, base: usize) -> Result<()> {
         let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|part| name.contains(part.as_str()));
@@ -153,6 +174,7 @@ impl Bench {
                 let sample = match &row.load {
                     Load::Http(server, kind) => self.http(server, kind, helper)?,
                     Load::Alone(words) => self.alone(words, helper)?,
+                    Load::Bare(database, script) => database.bare(script, "32", self.millis, u32::from(round))?,
                 };
                 row.samples.push(sample);
             }

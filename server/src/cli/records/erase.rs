@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use samekey_core::Actor;
 
-use crate::cli::store::StoreArgs;
+use crate::cli::store::{StoreArgs, StoreUrl};
 use crate::layer::actor;
 use crate::store;
 
@@ -32,8 +32,29 @@ pub(crate) struct EraseArgs {
     store: StoreArgs,
 }
 
-pub(super) fn run(args: &EraseArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let file = args.store.path()?;
+/// In a PostgreSQL database, beside the servers that use it.
+async fn in_database(args: &EraseArgs, url: &str, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let store = store::Store::open(StoreUrl::postgres(url)?.unattended()).await?;
+    let actor = match (&args.actor, &args.credentials_file) {
+        (Some(id), _) => Actor::new(id.as_str()),
+        (None, Some(from)) => actor::of_credentials(&credentials(from)?, store.secret()),
+        (None, None) => bail!("say whose records: --actor ID, or --credentials-file FILE"),
+    };
+    let erased = store.erase(&actor).await?;
+    store.close().await;
+    writeln!(out, "{} records of this actor say nothing of them any more", erased.records)?;
+    writeln!(out, "deleted bytes lie in dead rows until the next VACUUM, and in the WAL and backups of the server")?;
+    if erased.running > 0 {
+        writeln!(out, "{} commands of this actor still run: erase again when they have ended", erased.running)?;
+    }
+    Ok(if erased.running == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+pub(super) async fn run(args: &EraseArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let file = match args.store.url()? {
+        StoreUrl::Sqlite(file) => file,
+        StoreUrl::Postgres(url) => return in_database(args, &url, out).await,
+    };
     let actor = match (&args.actor, &args.credentials_file) {
         (Some(id), _) => Actor::new(id.as_str()),
         (None, Some(from)) => actor::of_credentials(&credentials(from)?, &store::secret_of(&file)?),

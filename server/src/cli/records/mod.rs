@@ -27,6 +27,6 @@ pub(crate) async fn run(records: Records, out: &mut dyn Write) -> anyhow::Result
         Records::List(args) => list::run(&args, out).await,
         Records::Show(args) => show::run(&args, out).await,
         Records::Settle(args) => settle::run(&args, out).await,
-        Records::Erase(args) => erase::run(&args, out),
+        Records::Erase(args) => erase::run(&args, out).await,
     }
 }

@@ -52,7 +52,7 @@ pub(crate) struct SourceArgs {
 
 /// A file, or what `samekey serve` is told.
 fn store(text: &str) -> Result<StoreUrl, String> {
-    if text.contains(':') { text.parse() } else { Ok(StoreUrl { path: text.into() }) }
+    if text.contains(':') { text.parse() } else { Ok(StoreUrl::Sqlite(text.into())) }
 }
 
 /// `127.0.0.1:8788` or a whole URL.
@@ -74,8 +74,8 @@ pub(super) enum Source<'a> {
 
 impl SourceArgs {
     pub(super) async fn open(&self) -> anyhow::Result<Source<'_>> {
-        let Some(StoreUrl { path }) = &self.store else { return Ok(Source::Server(self)) };
-        if !path.is_file() {
+        let Some(at) = &self.store else { return Ok(Source::Server(self)) };
+        if let Some(path) = at.file().filter(|path| !path.is_file()) {
             bail!("there is no store at {}; name the file that `samekey serve --store` names", path.display());
         }
         let mut words: Vec<OsString> = vec!["samekey".into(), "serve".into()];
@@ -84,7 +84,15 @@ impl SourceArgs {
         }
         let loaded = config::load(&config::Source::of_words(words), None)
             .context("what the operations of this store promise cannot be read")?;
-        let store = Store::open(SqliteOptions::new(path).unattended()).await?;
+        let store = match at {
+            StoreUrl::Sqlite(path) => Store::open(SqliteOptions::new(path).unattended()).await?,
+            StoreUrl::Postgres(url) => {
+                let options = StoreUrl::postgres(url)?.unattended();
+                // A failover that nobody saw yet makes records uncertain while the store opens.
+                register(options.policies(), &loaded.table.operations());
+                Store::open(options).await?
+            }
+        };
         register(store.policies(), &loaded.table.operations());
         Ok(Source::File(store))
     }

@@ -14,8 +14,8 @@ use super::known::Known;
 use super::moved::{Moved, Whose};
 use super::row::{self, Place};
 use super::statement::ByNames;
-use super::{Change, Purpose, Trouble, effects, erase, trail};
-use crate::store::{Applied, Ask, By, Found, Note, RecordId, StoreError, StoredResponse, Told};
+use super::{Trouble, effects, erase, trail};
+use crate::store::{Applied, Ask, By, Change, Found, Note, Purpose, RecordId, StoreError, StoredResponse, Told};
 
 /// What a transaction knows besides its rows.
 pub(super) struct Setting<'a> {
@@ -173,7 +173,7 @@ pub(super) fn deliver(
     Err(changed(setting.place))
 }
 
-fn whose<'a>(ask: &'a Ask, found: &'a Found) -> Whose<'a> {
+pub(in crate::store) fn whose<'a>(ask: &'a Ask, found: &'a Found) -> Whose<'a> {
     let Found { id, operation, configured, .. } = found;
     Whose { id: *id, operation, configured: *configured, policy: &ask.policy, key: ask.key.expose() }
 }
@@ -201,13 +201,19 @@ pub(super) fn peek(
 
 /// What counts where there is no record yet.
 #[derive(Clone, Copy)]
-struct Stand {
-    gate: Gate,
-    marks: Marks,
-    latest: Timestamp,
+pub(in crate::store) struct Stand {
+    pub(in crate::store) gate: Gate,
+    pub(in crate::store) marks: Marks,
+    pub(in crate::store) latest: Timestamp,
 }
 
-fn decide(ask: &Ask, purpose: Purpose, record: Option<&Record>, stand: Stand, context: &Context<'_>) -> Verdict {
+pub(in crate::store) fn decide(
+    ask: &Ask,
+    purpose: Purpose,
+    record: Option<&Record>,
+    stand: Stand,
+    context: &Context<'_>,
+) -> Verdict {
     let key_time = match ask.policy.key_time {
         KeyTime::Carried => ask.key.time(stand.latest, ask.policy.clock_skew),
         KeyTime::None => None,
@@ -223,7 +229,7 @@ fn decide(ask: &Ask, purpose: Purpose, record: Option<&Record>, stand: Stand, co
 }
 
 /// Core looks at the marks only where there is no record.
-fn unused_marks() -> Marks {
+pub(in crate::store) fn unused_marks() -> Marks {
     Marks { forgotten_before: Timestamp::from_millis(i64::MIN), horizon: None }
 }
 
@@ -247,7 +253,7 @@ fn tell(
     Ok(Some(Told { say, found, response, profile, now }))
 }
 
-fn names(ask: &Ask) -> impl Iterator<Item = &str> {
+pub(in crate::store) fn names(ask: &Ask) -> impl Iterator<Item = &str> {
     std::iter::once(&*ask.operation).chain(ask.also.iter().map(String::as_str))
 }
 
@@ -444,7 +450,7 @@ pub(super) fn changed(place: &Arc<str>) -> Trouble {
 }
 
 /// An answer that is said to be stored but did not come along is not: the record ends without it.
-fn as_stored(event: &Event, response: Option<&StoredResponse>) -> Event {
+pub(in crate::store) fn as_stored(event: &Event, response: Option<&StoredResponse>) -> Event {
     let mut event = event.clone();
     let terminal: Option<&mut Terminal> = match &mut event {
         Event::Finish(_, Finish::Terminal(terminal)) => Some(terminal),

@@ -14,9 +14,9 @@ use samekey_core::{Actor, Policy, Timestamp};
 
 use super::claims::{self, Setting};
 use super::known::Known;
-use super::{Change, Trouble, moved, open};
+use super::{Trouble, moved, open};
 use crate::store::error::place;
-use crate::store::{Erased, Note, RecordId, Secret, StoreError};
+use crate::store::{Change, Erased, Note, RecordId, Secret, StoreError};
 
 /// Records of one transaction, and the pause after it, in which the write lock is everybody else's.
 const BATCH: usize = 64;
@@ -31,7 +31,7 @@ const PAGES: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a record says in place of the actor's id. No id is stored like this: one that begins with `*` gets a second.
-pub(super) fn pseudonym(secret: &[u8; 32], actor: &Actor) -> String {
+pub(in crate::store) fn pseudonym(secret: &[u8; 32], actor: &Actor) -> String {
     let hash = Secret::new(secret).keyed_hash("erased", &[actor.stored().as_bytes()]);
     format!("*erased:{}", crate::hex(&hash[..16]))
 }

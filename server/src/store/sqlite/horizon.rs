@@ -10,8 +10,8 @@ use samekey_core::claim::Event;
 
 use super::claims::{self, Setting};
 use super::known::Known;
-use super::{Change, Sqlite, Trouble, moved, open};
-use crate::store::{Note, Policies, RecordId, StoreError};
+use super::{Sqlite, Trouble, moved, open};
+use crate::store::{Change, Note, Policies, RecordId, StoreError};
 
 /// How a horizon came about.
 #[derive(Clone, Copy, Debug)]

@@ -12,18 +12,18 @@ mod horizon;
 mod known;
 mod leases;
 mod listing;
-mod moved;
-mod named;
+pub(in crate::store) mod moved;
+pub(in crate::store) mod named;
 mod open;
 mod passed;
 mod reader;
-mod row;
+pub(in crate::store) mod row;
 mod sample;
 mod space;
 mod statement;
-mod sweep;
+pub(in crate::store) mod sweep;
 #[cfg(test)]
-mod tests;
+pub(in crate::store) mod tests;
 mod trail;
 mod vacuum;
 mod wal;
@@ -37,10 +37,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use samekey_core::claim::Say;
 use samekey_core::claim::judge::Judge;
-use samekey_core::claim::{Event, Say};
 use samekey_core::problem::Code;
-use samekey_core::{Actor, Policy};
+use samekey_core::{Actor, Policy, Timestamp};
 use tokio::sync::oneshot;
 
 use self::reader::Readers;
@@ -51,8 +51,8 @@ use super::hub::Hub;
 use super::listing::{Listed, Page, Search};
 use super::secret::Secret;
 use super::{
-    Applied, Ask, Backup, Case, Cases, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found, Look,
-    Note, Policies, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
+    Applied, Ask, Backup, Case, Cases, Change, Effect, EffectEnd, EffectNoted, EffectStart, EffectTold, Erased, Found,
+    Look, Policies, Purpose, Queue, RecordId, Sample, Step, StoreError, StoredResponse, Swept, Told,
 };
 use crate::clock::{Clock, Moment};
 
@@ -145,26 +145,6 @@ impl SqliteOptions {
     }
 }
 
-/// What whoever asks wants of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// To run, or to hear how it stands.
-    Run,
-    /// That it never runs.
-    Close,
-}
-
-/// An event on its way to a record.
-#[derive(Debug)]
-pub(super) struct Change {
-    pub(super) id: RecordId,
-    pub(super) policy: Arc<Policy>,
-    pub(super) event: Event,
-    pub(super) response: Option<StoredResponse>,
-    /// Who settles, and on what grounds.
-    pub(super) note: Note,
-}
-
 /// Why one item of a batch failed.
 #[derive(Debug)]
 enum Trouble {
@@ -209,6 +189,12 @@ impl Shared {
     fn may_judge(&self, lease: Duration) -> bool {
         self.judged(|judge, at| judge.may_judge(at, lease))
     }
+}
+
+/// Reads a store that is there, beside those that use it.
+#[cfg(feature = "postgres")]
+pub(super) fn reader_of(file: &std::path::Path, patience: Duration) -> Result<Connection, StoreError> {
+    open::store_reader(file, &super::error::place(file), patience)
 }
 
 /// The secret of the store in this file.
@@ -302,6 +288,10 @@ impl Sqlite {
 
     pub(super) fn clock(&self) -> &Clock {
         &self.shared.clock
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
     }
 
     pub(super) fn may_judge(&self, lease: Duration) -> bool {

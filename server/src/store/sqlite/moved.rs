@@ -12,37 +12,37 @@ use crate::store::{By, RecordId};
 
 /// One record that changed its state.
 #[derive(Debug)]
-pub(super) struct Moved {
-    pub(super) id: RecordId,
+pub(in crate::store) struct Moved {
+    pub(in crate::store) id: RecordId,
     /// As metrics name the operation.
-    pub(super) label: Label,
+    pub(in crate::store) label: Label,
     /// The record's own name.
-    pub(super) operation: String,
-    pub(super) configured: bool,
-    pub(super) from: Option<State>,
-    pub(super) to: Option<State>,
-    pub(super) by: By,
-    pub(super) attempt: u32,
-    pub(super) reason: Option<Reason>,
-    pub(super) age: Duration,
-    pub(super) who: Option<String>,
+    pub(in crate::store) operation: String,
+    pub(in crate::store) configured: bool,
+    pub(in crate::store) from: Option<State>,
+    pub(in crate::store) to: Option<State>,
+    pub(in crate::store) by: By,
+    pub(in crate::store) attempt: u32,
+    pub(in crate::store) reason: Option<Reason>,
+    pub(in crate::store) age: Duration,
+    pub(in crate::store) who: Option<String>,
     /// For the log; only where there is something to tell.
-    pub(super) key: Option<String>,
+    pub(in crate::store) key: Option<String>,
 }
 
 /// Where a record belongs.
 #[derive(Clone, Copy)]
-pub(super) struct Whose<'a> {
-    pub(super) id: RecordId,
-    pub(super) operation: &'a str,
-    pub(super) configured: bool,
-    pub(super) policy: &'a Policy,
-    pub(super) key: &'a str,
+pub(in crate::store) struct Whose<'a> {
+    pub(in crate::store) id: RecordId,
+    pub(in crate::store) operation: &'a str,
+    pub(in crate::store) configured: bool,
+    pub(in crate::store) policy: &'a Policy,
+    pub(in crate::store) key: &'a str,
 }
 
 impl Moved {
     /// `None`: the state stayed as it was.
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         whose: Whose<'_>,
         (before, after): (Option<&Record>, Option<&Record>),
         by: By,
@@ -93,7 +93,7 @@ pub(super) fn count(conn: &Connection, moved: &[Moved]) -> rusqlite::Result<()> 
 type Way<'a> = (&'a Label, Option<State>, Option<State>, By);
 
 /// Tells metrics and log, after COMMIT.
-pub(super) fn tell(moved: &[Moved], log_hash: impl Fn(&str) -> String) {
+pub(in crate::store) fn tell(moved: &[Moved], log_hash: impl Fn(&str) -> String) {
     let mut counted: HashMap<Way<'_>, u64> = HashMap::new();
     for one in moved {
         *counted.entry((&one.label, one.from, one.to, one.by)).or_default() += 1;

@@ -9,7 +9,7 @@ use super::Trouble;
 use crate::store::{Ask, StoreError};
 
 /// An automatic name holds a space, and needs no configuration.
-fn is_automatic(name: &str) -> bool {
+pub(in crate::store) fn is_automatic(name: &str) -> bool {
     name.contains(' ')
 }
 

@@ -191,12 +191,12 @@ pub(super) fn response(
 }
 
 /// SQLite's integers are signed; a revision never comes near the difference.
-pub(super) fn signed(revision: u64) -> i64 {
+pub(in crate::store) fn signed(revision: u64) -> i64 {
     i64::try_from(revision).unwrap_or(i64::MAX)
 }
 
 /// `name: value\r\n` for each field. No value can hold a line break, so the bytes stay exact.
-fn header_bytes(headers: &[(HeaderName, HeaderValue)]) -> Vec<u8> {
+pub(in crate::store) fn header_bytes(headers: &[(HeaderName, HeaderValue)]) -> Vec<u8> {
     let length = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     let mut bytes = Vec::with_capacity(length);
     for (name, value) in headers {
@@ -208,7 +208,7 @@ fn header_bytes(headers: &[(HeaderName, HeaderValue)]) -> Vec<u8> {
     bytes
 }
 
-fn parse_headers(mut bytes: &[u8]) -> Option<Vec<(HeaderName, HeaderValue)>> {
+pub(in crate::store) fn parse_headers(mut bytes: &[u8]) -> Option<Vec<(HeaderName, HeaderValue)>> {
     let mut headers = Vec::new();
     while !bytes.is_empty() {
         let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;

@@ -10,11 +10,11 @@ use rusqlite::{Connection, OptionalExtension};
 use samekey_core::claim::{Context, Event, Marks, Record};
 use samekey_core::{Key, KeyTime, Policy, Timeless, Timestamp};
 
+use super::Trouble;
 use super::claims::{self, Setting};
 use super::passed::Passed;
-use super::{Change, Trouble};
 use crate::clock::Moment;
-use crate::store::{Applied, Note, Policies, RecordId, Swept};
+use crate::store::{Applied, Change, Note, Policies, RecordId, Swept};
 
 /// How long a turn takes at most: a claim of the same batch waits for so long.
 const TURN: Duration = Duration::from_millis(2);
@@ -124,7 +124,7 @@ fn expire(conn: &Connection, due: &Due, sure: Timestamp, setting: &mut Setting<'
         return Ok(false);
     };
     let look_at = match &due.policy {
-        Some(policy) => earliest(&record, key_time(due, policy, setting.latest), policy),
+        Some(policy) => earliest(&record, key_time(&due.key, policy, setting.latest), policy),
         None => sure + LOOK_AGAIN,
     };
     look_again(conn, due.id, look_at)?;
@@ -142,7 +142,7 @@ fn forget(conn: &Connection, due: &Due, setting: &mut Setting<'_>) -> Result<boo
     let marks = claims::marks(conn, names, policy.remember, setting)?;
     let context = Context { now, policy, may_judge: false, new_holder: crate::new_holder() };
     let forget_limit = marks.forget_limit(now - policy.remember, &context);
-    let key_time = key_time(due, policy, setting.latest);
+    let key_time = key_time(&due.key, policy, setting.latest);
     let event = Event::Sweep { key_time, forget_limit };
     let look_at = match apply(conn, due, policy, event, setting)? {
         Some(Applied { record: None, .. }) => return Ok(true),
@@ -173,21 +173,27 @@ fn apply(
 }
 
 /// As a delivery believes it.
-fn key_time(due: &Due, policy: &Policy, latest: Timestamp) -> Option<Timestamp> {
+pub(in crate::store) fn key_time(key: &str, policy: &Policy, latest: Timestamp) -> Option<Timestamp> {
     match policy.key_time {
-        KeyTime::Carried => due.key.parse::<Key>().ok()?.time(latest, policy.clock_skew),
+        KeyTime::Carried => key.parse::<Key>().ok()?.time(latest, policy.clock_skew),
         KeyTime::None => None,
     }
 }
 
 /// The moment at which core would let it go, but for what the store remembers.
-fn earliest(record: &Record, key_time: Option<Timestamp>, policy: &Policy) -> Timestamp {
+pub(in crate::store) fn earliest(record: &Record, key_time: Option<Timestamp>, policy: &Policy) -> Timestamp {
     let ended = record.finished_at.unwrap_or(record.created_at);
     key_time.map_or(ended, |time| ended.max(time)) + policy.remember
 }
 
 /// When to look again at what could not be forgotten now.
-fn later(record: &Record, key_time: Option<Timestamp>, policy: &Policy, marks: Marks, now: Timestamp) -> Timestamp {
+pub(in crate::store) fn later(
+    record: &Record,
+    key_time: Option<Timestamp>,
+    policy: &Policy,
+    marks: Marks,
+    now: Timestamp,
+) -> Timestamp {
     let kept = key_time.is_none() && policy.timeless == Timeless::Keep;
     let held = marks.horizon.map(|horizon| horizon + policy.remember).filter(|until| *until > now);
     let due = match (kept, held) {

@@ -20,11 +20,12 @@ use super::moved::{self, Moved};
 use super::passed::Passed;
 use super::space::Space;
 use super::wal::Wal;
-use super::{Change, Purpose, Shared, Trouble, cases, effects, sweep, vacuum};
+use super::{Shared, Trouble, cases, effects, sweep, vacuum};
 use crate::observe;
 use crate::store::hold::Lease;
 use crate::store::{
-    Applied, Ask, EffectEnd, EffectNoted, EffectStart, EffectTold, Look, Policies, StoreError, Swept, Told,
+    Applied, Ask, Change, EffectEnd, EffectNoted, EffectStart, EffectTold, Look, Policies, Purpose, StoreError, Swept,
+    Told,
 };
 
 /// Beyond this, only latency grows: FULL costs nothing from here on.

@@ -1,12 +1,9 @@
 //! Real files in temporary directories.
 
-mod claims;
-mod closing;
 mod copies;
 mod erasing;
 mod figures;
 mod files;
-mod journal;
 mod leases;
 mod listing;
 mod recovering;
@@ -14,7 +11,6 @@ mod sampling;
 mod settling;
 mod sweeping;
 mod trouble;
-mod wakes;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -29,12 +25,12 @@ use samekey_core::select::{Profile, Significant};
 use samekey_core::{Actor, Key, Policy, Timestamp};
 use tempfile::TempDir;
 
-use super::SqliteOptions;
+use super::{Sqlite, SqliteOptions};
 use crate::clock::{Clock, Hands};
-use crate::store::{Applied, Ask, RecordId, Store, StoredResponse};
+use crate::store::{Applied, Ask, Backend, RecordId, Store, StoredResponse};
 
 /// Some day in 2026.
-pub(super) const START: Timestamp = Timestamp::from_millis(1_796_000_000_000);
+pub(in crate::store) const START: Timestamp = Timestamp::from_millis(1_796_000_000_000);
 
 /// A store in a directory of its own, under a clock that stands still, with nobody who writes unasked: moving the hands
 /// in the middle of a write would look like a stall.
@@ -75,6 +71,14 @@ impl Bench {
         SqliteOptions { attended: self.attended, ..of }
     }
 
+    fn backend(&self) -> &Sqlite {
+        match &self.store.inner.backend {
+            Backend::Sqlite(backend) => backend,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres(_) => panic!("opened as SQLite"),
+        }
+    }
+
     /// A second store on the same file, as another process would have it.
     async fn second(&self) -> Store {
         Store::open(self.options()).await.unwrap()
@@ -83,41 +87,41 @@ impl Bench {
     /// Runs on the writer's thread, on its connection.
     async fn on_writer<T: Send + 'static>(&self, hook: impl FnOnce(&rusqlite::Connection) -> T + Send + 'static) -> T {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        self.store.inner.backend.hook(move |conn| drop(reply.send(hook(conn))));
+        self.backend().hook(move |conn| drop(reply.send(hook(conn))));
         answer.await.unwrap()
     }
 
     /// Stops the writer until the guard is dropped: what is asked meanwhile becomes one batch.
     fn pause(&self) -> mpsc::Sender<()> {
         let (guard, over) = mpsc::channel::<()>();
-        self.store.inner.backend.hook(move |_| while over.recv().is_ok() {});
+        self.backend().hook(move |_| while over.recv().is_ok() {});
         guard
     }
 }
 
 /// A second look at the file, beside the store.
-fn beside(path: &Path) -> rusqlite::Connection {
+pub(in crate::store) fn beside(path: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(path).unwrap()
 }
 
-fn count(path: &Path, what: &str) -> i64 {
+pub(in crate::store) fn count(path: &Path, what: &str) -> i64 {
     beside(path).query_row(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0)).unwrap()
 }
 
-fn holder(number: u8) -> Holder {
+pub(in crate::store) fn holder(number: u8) -> Holder {
     Holder::from_bytes([number; 16])
 }
 
-fn fingerprint(profile: &Profile, byte: u8) -> Fingerprint {
+pub(in crate::store) fn fingerprint(profile: &Profile, byte: u8) -> Fingerprint {
     Fingerprint::parse(&format!("fp1:raw:{}:{}", profile.id(), format!("{byte:02x}").repeat(32))).unwrap()
 }
 
 /// A delivery by `ann` to `orders.create`.
-fn ask(key: &str) -> Ask {
+pub(in crate::store) fn ask(key: &str) -> Ask {
     ask_under(key, Policy::new("orders.create"))
 }
 
-fn ask_under(key: &str, policy: Policy) -> Ask {
+pub(in crate::store) fn ask_under(key: &str, policy: Policy) -> Ask {
     let profile = Profile::new(Some("/orders".into()), Significant::default()).unwrap();
     Ask {
         actor: Actor::new("ann"),
@@ -136,21 +140,21 @@ fn ask_under(key: &str, policy: Policy) -> Ask {
 }
 
 /// A v7 key of that moment.
-fn minted(at: Timestamp) -> String {
+pub(in crate::store) fn minted(at: Timestamp) -> String {
     Key::mint(at, [7; 10]).expose().to_owned()
 }
 
-async fn run(store: &Store, ask: &Ask) -> (RecordId, Fence) {
+pub(in crate::store) async fn run(store: &Store, ask: &Ask) -> (RecordId, Fence) {
     let told = store.deliver(ask.clone()).await.unwrap();
     let Say::Run(fence) = told.say else { panic!("{told:?}") };
     (told.found.unwrap().id, fence)
 }
 
-fn terminal(status: u16) -> Terminal {
+pub(in crate::store) fn terminal(status: u16) -> Terminal {
     Terminal { status: Some(status), reason: None, result_id: Some("o1".into()), has_response: true }
 }
 
-fn answer(body: &'static str) -> StoredResponse {
+pub(in crate::store) fn answer(body: &'static str) -> StoredResponse {
     let field =
         |name: &'static str, value: &[u8]| (HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap());
     StoredResponse {
@@ -164,13 +168,13 @@ fn answer(body: &'static str) -> StoredResponse {
     }
 }
 
-async fn finish(store: &Store, ask: &Ask, id: RecordId, fence: Fence) -> Applied {
+pub(in crate::store) async fn finish(store: &Store, ask: &Ask, id: RecordId, fence: Fence) -> Applied {
     let event = Event::Finish(fence, Finish::Terminal(terminal(201)));
     store.apply(id, Arc::clone(&ask.policy), event, Some(answer("done"))).await.unwrap()
 }
 
 /// Waits for what another task brings about.
-async fn until(mut holds: impl AsyncFnMut() -> bool) {
+pub(in crate::store) async fn until(mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..400 {
         if holds().await {
             return;
@@ -180,6 +184,6 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
     panic!("it never came to hold");
 }
 
-const fn s(seconds: u64) -> Duration {
+pub(in crate::store) const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }

@@ -8,10 +8,10 @@ use samekey_core::claim::{Reason, Record, State};
 use samekey_core::{Recovery, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use super::settling::{policy, uncertain};
 use super::*;
 use crate::command::Answer;
 use crate::probe::{About, Probe, Probed};
+use crate::store::conformance::settling::{policy, uncertain};
 use crate::store::{By, EffectStart, Look, Step};
 
 type Said = Result<Probed, &'static str>;

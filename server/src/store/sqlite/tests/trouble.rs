@@ -144,7 +144,7 @@ async fn a_writer_that_panicked_leaves_nobody_waiting() {
     let store = bench.store.clone();
     let asker = tokio::spawn(async move { store.deliver(ask("k1")).await });
     tokio::time::sleep(Duration::from_millis(20)).await;
-    bench.store.inner.backend.hook(|_| panic!("on purpose"));
+    bench.backend().hook(|_| panic!("on purpose"));
     drop(paused);
     assert!(matches!(asker.await.unwrap().unwrap_err(), StoreError::Closed));
     assert!(matches!(bench.store.deliver(ask("k1")).await.unwrap_err(), StoreError::Closed));

@@ -8,9 +8,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-#[tokio::test]
-async fn a_finished_command_is_replayed_byte_for_byte() {
-    let bench = Bench::new().await;
+async fn a_finished_command_is_replayed_byte_for_byte(bench: Bench) {
     let first = ask("k1");
     assert!(bench.store.peek(&first).await.unwrap().is_none(), "no record yet");
     let (id, fence) = run(&bench.store, &first).await;
@@ -29,9 +27,7 @@ async fn a_finished_command_is_replayed_byte_for_byte() {
     }
 }
 
-#[tokio::test]
-async fn an_answer_without_body_and_headers_is_an_answer() {
-    let bench = Bench::new().await;
+async fn an_answer_without_body_and_headers_is_an_answer(bench: Bench) {
     let (id, fence) = run(&bench.store, &ask("k1")).await;
     let event = Event::Finish(fence, Finish::Terminal(terminal(204)));
     bench.store.apply(id, ask("k1").policy, event, Some(StoredResponse::default())).await.unwrap();
@@ -39,9 +35,7 @@ async fn an_answer_without_body_and_headers_is_an_answer() {
     assert_eq!((told.say, told.response), (Say::Replay, Some(StoredResponse::default())));
 }
 
-#[tokio::test]
-async fn an_answer_that_did_not_come_along_is_not_said_to_be_stored() {
-    let bench = Bench::new().await;
+async fn an_answer_that_did_not_come_along_is_not_said_to_be_stored(bench: Bench) {
     let (id, fence) = run(&bench.store, &ask("k1")).await;
     let event = Event::Finish(fence, Finish::Terminal(terminal(200)));
     let applied = bench.store.apply(id, ask("k1").policy, event, None).await.unwrap();
@@ -50,9 +44,7 @@ async fn an_answer_that_did_not_come_along_is_not_said_to_be_stored() {
     assert_eq!(told.say, Say::Refuse(Code::ResponseNotStored));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_deliveries_of_one_key_make_one_run() {
-    let bench = Bench::new().await;
+async fn a_hundred_deliveries_of_one_key_make_one_run(bench: Bench) {
     let second = bench.second().await;
     let mut deliveries = JoinSet::new();
     for number in 0..100 {
@@ -64,9 +56,7 @@ async fn a_hundred_deliveries_of_one_key_make_one_run() {
     assert_eq!(said.iter().filter(|say| **say == Say::Wait).count(), 99);
 }
 
-#[tokio::test]
-async fn the_same_holder_gets_the_same_claim_and_another_waits() {
-    let bench = Bench::new().await;
+async fn the_same_holder_gets_the_same_claim_and_another_waits(bench: Bench) {
     let (id, fence) = run(&bench.store, &ask("k1")).await;
     assert_eq!(run(&bench.store, &ask("k1")).await, (id, fence));
     let other = Ask { holder: holder(2), ..ask("k1") };
@@ -74,9 +64,7 @@ async fn the_same_holder_gets_the_same_claim_and_another_waits() {
     assert_eq!(bench.store.deliver(other).await.unwrap().say, Say::Wait);
 }
 
-#[tokio::test]
-async fn scopes_are_apart_and_names_are_one() {
-    let bench = Bench::new().await;
+async fn scopes_are_apart_and_names_are_one(bench: Bench) {
     let automatic = Ask { operation: "POST /orders".into(), also: Vec::new(), ..ask("k1") };
     let (id, _) = run(&bench.store, &automatic).await;
     let named = Ask { holder: holder(2), ..ask("k1") };
@@ -84,12 +72,10 @@ async fn scopes_are_apart_and_names_are_one() {
     assert_eq!((told.say, told.found.unwrap().id), (Say::Wait, id), "found under its former name");
     run(&bench.store, &Ask { actor: Actor::new("bob"), ..ask("k1") }).await;
     run(&bench.store, &Ask { operation: "orders.pay".into(), also: Vec::new(), ..ask("k1") }).await;
-    assert_eq!(count(&bench.path(), "idempotency_keys"), 3);
+    assert_eq!(bench.count("idempotency_keys").await, 3);
 }
 
-#[tokio::test]
-async fn another_payload_never_runs_and_another_profile_is_named() {
-    let bench = Bench::new().await;
+async fn another_payload_never_runs_and_another_profile_is_named(bench: Bench) {
     let (id, fence) = run(&bench.store, &ask("k1")).await;
     let other = Ask { fingerprint: fingerprint(&ask("k1").profile, 2), ..ask("k1") };
     let told = bench.store.deliver(other.clone()).await.unwrap();
@@ -109,9 +95,7 @@ async fn another_payload_never_runs_and_another_profile_is_named() {
     }
 }
 
-#[tokio::test]
-async fn the_quota_counts_an_actors_keys_in_progress() {
-    let bench = Bench::new().await;
+async fn the_quota_counts_an_actors_keys_in_progress(bench: Bench) {
     let under = |key: &str| ask_under(key, Policy::new("orders.create").quota(2));
     let (id, fence) = run(&bench.store, &under("k1")).await;
     run(&bench.store, &under("k2")).await;
@@ -123,9 +107,7 @@ async fn the_quota_counts_an_actors_keys_in_progress() {
     run(&bench.store, &under("k3")).await;
 }
 
-#[tokio::test]
-async fn a_key_known_under_other_credentials_does_not_run() {
-    let bench = Bench::new().await;
+async fn a_key_known_under_other_credentials_does_not_run(bench: Bench) {
     let key = "pay-f81d4fae-7dec-41d0-a765-00a0c91e6bf6";
     let fenced = |actor: &str, key: &str| Ask { actor: Actor::new(actor), fence_credentials: true, ..ask(key) };
     let (id, fence) = run(&bench.store, &fenced("token-1", key)).await;
@@ -140,9 +122,7 @@ async fn a_key_known_under_other_credentials_does_not_run() {
     run(&bench.store, &fenced("token-2", "order-17")).await;
 }
 
-#[tokio::test]
-async fn memory_begins_with_the_stores_creation_less_remember() {
-    let bench = Bench::new().await;
+async fn memory_begins_with_the_stores_creation_less_remember(bench: Bench) {
     let remember = Policy::new("a").remember;
     let told = bench.store.deliver(ask(&minted(START - remember))).await.unwrap();
     assert_eq!(told.say, Say::Refuse(Code::KeyExpired));
@@ -151,24 +131,20 @@ async fn memory_begins_with_the_stores_creation_less_remember() {
     run(&bench.store, &ask_under(&minted(START - remember), entity)).await;
 }
 
-#[tokio::test]
-async fn a_key_is_forgotten_together_with_the_move_of_the_mark() {
-    let bench = Bench::new().await;
+async fn a_key_is_forgotten_together_with_the_move_of_the_mark(bench: Bench) {
     let key = minted(START);
     let first = ask(&key);
     let (id, fence) = run(&bench.store, &first).await;
     finish(&bench.store, &first, id, fence).await;
     let sweep = |forget_limit| Event::Sweep { key_time: Some(START), forget_limit };
-    bench.hands.advance(first.policy.retention);
+    bench.advance(first.policy.retention).await;
     let swept = bench.store.apply(id, Arc::clone(&first.policy), sweep(START), None).await.unwrap();
     assert_eq!(swept.record.unwrap().state, State::Expired);
     assert_eq!(bench.store.peek(&first).await.unwrap().unwrap().say, Say::Refuse(Code::ResponseNotStored));
-    let bytes: i64 = beside(&bench.path())
-        .query_row("SELECT count(response_body) + count(response_headers) FROM idempotency_keys", [], |row| row.get(0))
-        .unwrap();
+    let bytes = bench.number("SELECT count(response_body) + count(response_headers) FROM idempotency_keys").await;
     assert_eq!(bytes, 0, "the response is gone");
 
-    bench.hands.advance(first.policy.remember);
+    bench.advance(first.policy.remember).await;
     let swept = bench.store.apply(id, Arc::clone(&first.policy), sweep(START), None).await.unwrap();
     assert_eq!((swept.record, swept.refused), (None, None));
     assert_eq!(bench.store.deliver(first.clone()).await.unwrap().say, Say::Refuse(Code::KeyExpired));
@@ -179,29 +155,25 @@ async fn a_key_is_forgotten_together_with_the_move_of_the_mark() {
     run(&bench.store, &ask(&later)).await;
 }
 
-#[tokio::test]
-async fn operations_outside_the_configuration_share_one_mark() {
-    let bench = Bench::new().await;
+async fn operations_outside_the_configuration_share_one_mark(bench: Bench) {
     let policy = Policy::new("POST /a");
     let first = Ask { also: Vec::new(), configured: false, ..ask_under(&minted(START), policy.clone()) };
     let (id, fence) = run(&bench.store, &first).await;
     finish(&bench.store, &first, id, fence).await;
-    bench.hands.advance(policy.retention + policy.remember);
+    bench.advance(policy.retention + policy.remember).await;
     for _ in 0..2 {
         let event = Event::Sweep { key_time: Some(START), forget_limit: START };
         bench.store.apply(id, Arc::clone(&first.policy), event, None).await.unwrap();
     }
-    assert_eq!(count(&bench.path(), "samekey_forgotten_before WHERE operation = ''"), 1);
+    assert_eq!(bench.count("samekey_forgotten_before WHERE operation = ''").await, 1);
     let other = Ask { operation: "POST /b".into(), ..first.clone() };
     assert_eq!(bench.store.deliver(other).await.unwrap().say, Say::Refuse(Code::KeyExpired));
     let since_named = Ask { operation: "a".into(), also: vec!["POST /a".into()], configured: true, ..first };
     assert_eq!(bench.store.deliver(since_named).await.unwrap().say, Say::Refuse(Code::KeyExpired));
 }
 
-#[tokio::test]
-async fn before_the_horizon_absence_proves_nothing() {
-    let bench = Bench::new().await;
-    beside(&bench.path()).execute("INSERT INTO samekey_meta VALUES ('horizon', ?1)", [START.as_millis()]).unwrap();
+async fn before_the_horizon_absence_proves_nothing(bench: Bench) {
+    bench.set_horizon(START).await;
     let told = bench.store.deliver(ask(&minted(START))).await.unwrap();
     assert_eq!(told.say, Say::Refuse(Code::OutcomeUncertain));
     let found = told.found.unwrap();
@@ -218,9 +190,7 @@ async fn before_the_horizon_absence_proves_nothing() {
     run(&bench.store, &ask(&minted(START))).await;
 }
 
-#[tokio::test]
-async fn what_a_stale_holder_says_changes_nothing() {
-    let bench = Bench::new().await;
+async fn what_a_stale_holder_says_changes_nothing(bench: Bench) {
     let (id, fence) = run(&bench.store, &ask("k1")).await;
     let stranger = Fence { holder: holder(9), ..fence };
     let applied = finish(&bench.store, &ask("k1"), id, stranger).await;
@@ -232,9 +202,7 @@ async fn what_a_stale_holder_says_changes_nothing() {
     assert_eq!(again.refused, None, "saying the same twice is right");
 }
 
-#[tokio::test]
-async fn a_record_that_cannot_be_read_is_an_error_and_never_a_run() {
-    let bench = Bench::new().await;
+async fn a_record_that_cannot_be_read_is_an_error_and_never_a_run(bench: Bench) {
     for (key, column, value) in [
         ("k1", "payload_hash", "fp9:raw:00000000:00"),
         ("k2", "payload_hash", "nonsense"),
@@ -242,8 +210,7 @@ async fn a_record_that_cannot_be_read_is_an_error_and_never_a_run() {
         ("k4", "ended", "badly"),
     ] {
         run(&bench.store, &ask(key)).await;
-        let sql = format!("UPDATE idempotency_keys SET {column} = ?1 WHERE idem_key = ?2");
-        beside(&bench.path()).execute(&sql, [value, key]).unwrap();
+        bench.sql(&format!("UPDATE idempotency_keys SET {column} = '{value}' WHERE idem_key = '{key}'")).await;
         for error in [bench.store.peek(&ask(key)).await.map(drop), bench.store.deliver(ask(key)).await.map(drop)] {
             let error = error.unwrap_err();
             assert!(matches!(error, crate::store::StoreError::Unreadable { .. }), "{error}");
@@ -252,22 +219,20 @@ async fn a_record_that_cannot_be_read_is_an_error_and_never_a_run() {
     }
     let (id, fence) = run(&bench.store, &ask("k5")).await;
     finish(&bench.store, &ask("k5"), id, fence).await;
-    beside(&bench.path()).execute("DELETE FROM samekey_profiles", []).unwrap();
+    bench.sql("DELETE FROM samekey_profiles").await;
     let profile = Profile::new(None, Significant::default()).unwrap();
     let deployed = Ask { fingerprint: fingerprint(&profile, 1), profile: Arc::new(profile), ..ask("k5") };
     let error = bench.store.deliver(deployed).await.unwrap_err();
     assert!(error.to_string().contains("profile"), "{error}");
 }
 
-#[tokio::test]
-async fn timeless_keys_are_new_again_unless_kept() {
-    let bench = Bench::new().await;
+async fn timeless_keys_are_new_again_unless_kept(bench: Bench) {
     for (timeless, runs) in [(Timeless::Forget, true), (Timeless::Keep, false)] {
         let key = format!("order-{runs}");
         let first = ask_under(&key, Policy::new("orders.create").timeless(timeless));
         let (id, fence) = run(&bench.store, &first).await;
         finish(&bench.store, &first, id, fence).await;
-        bench.hands.advance(first.policy.retention + first.policy.remember);
+        bench.advance(first.policy.retention + first.policy.remember).await;
         for _ in 0..2 {
             let event = Event::Sweep { key_time: None, forget_limit: START };
             bench.store.apply(id, Arc::clone(&first.policy), event, None).await.unwrap();
@@ -275,4 +240,23 @@ async fn timeless_keys_are_new_again_unless_kept() {
         let told = bench.store.deliver(first).await.unwrap();
         assert_eq!(matches!(told.say, Say::Run(_)), runs, "{told:?}");
     }
+}
+
+super::cases! {
+    a_finished_command_is_replayed_byte_for_byte,
+    an_answer_without_body_and_headers_is_an_answer,
+    an_answer_that_did_not_come_along_is_not_said_to_be_stored,
+    a_hundred_deliveries_of_one_key_make_one_run,
+    the_same_holder_gets_the_same_claim_and_another_waits,
+    scopes_are_apart_and_names_are_one,
+    another_payload_never_runs_and_another_profile_is_named,
+    the_quota_counts_an_actors_keys_in_progress,
+    a_key_known_under_other_credentials_does_not_run,
+    memory_begins_with_the_stores_creation_less_remember,
+    a_key_is_forgotten_together_with_the_move_of_the_mark,
+    operations_outside_the_configuration_share_one_mark,
+    before_the_horizon_absence_proves_nothing,
+    what_a_stale_holder_says_changes_nothing,
+    a_record_that_cannot_be_read_is_an_error_and_never_a_run,
+    timeless_keys_are_new_again_unless_kept,
 }

@@ -6,9 +6,7 @@ async fn is_woken(watch: &mut crate::store::Watch) -> bool {
     tokio::time::timeout(s(2), watch.changed()).await.is_ok()
 }
 
-#[tokio::test]
-async fn a_change_wakes_those_who_watched_before_they_looked() {
-    let bench = Bench::new().await;
+async fn a_change_wakes_those_who_watched_before_they_looked(bench: Bench) {
     let (id, fence) = run(&bench.store, &ask("k1")).await;
     let mut watch = bench.store.watch(&ask("k1"));
     let retry = Ask { holder: holder(2), ..ask("k1") };
@@ -20,9 +18,7 @@ async fn a_change_wakes_those_who_watched_before_they_looked() {
     assert!(quiet.is_err(), "our own commits do not count as another process's");
 }
 
-#[tokio::test]
-async fn another_process_on_the_file_wakes_too() {
-    let bench = Bench::new().await;
+async fn another_process_on_the_file_wakes_too(bench: Bench) {
     let second = bench.second().await;
     let (id, fence) = run(&second, &ask("k1")).await;
     let retry = Ask { holder: holder(2), ..ask("k1") };
@@ -33,8 +29,14 @@ async fn another_process_on_the_file_wakes_too() {
     let finished = tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(100)).await;
         finish(&second, &ask("k1"), id, fence).await;
+        second
     });
     assert!(is_woken(&mut watch).await);
-    finished.await.unwrap();
+    let _open = finished.await.unwrap();
     assert_eq!(bench.store.peek(&retry).await.unwrap().unwrap().say, Say::Replay);
+}
+
+super::cases! {
+    a_change_wakes_those_who_watched_before_they_looked,
+    another_process_on_the_file_wakes_too,
 }

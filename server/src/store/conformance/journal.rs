@@ -16,9 +16,7 @@ fn end(id: RecordId, fence: Fence, name: &str, end: CallEnd, result: &'static st
     EffectEnd { id, fence, name: name.into(), end, result: Bytes::from_static(result.as_bytes()) }
 }
 
-#[tokio::test]
-async fn an_effect_is_called_once_and_its_result_is_given_again() {
-    let bench = Bench::new().await;
+async fn an_effect_is_called_once_and_its_result_is_given_again(bench: Bench) {
     let (store, ask) = (&bench.store, ask("k1"));
     let (id, fence) = run(store, &ask).await;
     let begin = async |start| store.start_effect(start, Arc::clone(&ask.policy)).await.unwrap();
@@ -46,25 +44,21 @@ async fn an_effect_is_called_once_and_its_result_is_given_again() {
     assert_eq!((record.effects.open, record.effects.finished), (0, 1));
 }
 
-#[tokio::test]
-async fn nothing_is_called_once_the_lease_is_over() {
-    let bench = Bench::new().await;
+async fn nothing_is_called_once_the_lease_is_over(bench: Bench) {
     let (id, fence) = run(&bench.store, &ask("k1")).await;
-    bench.hands.advance(s(30));
+    bench.advance(s(30)).await;
     let told = bench.store.start_effect(start(id, fence, "charge"), ask("k1").policy).await.unwrap();
     assert_eq!(told, EffectTold::Stale(Some(State::InProgress)));
-    assert_eq!(count(&bench.path(), "idempotency_effects"), 0);
+    assert_eq!(bench.count("idempotency_effects").await, 0);
 }
 
-#[tokio::test]
-async fn an_operator_who_releases_closes_open_effects_and_leaves_name_and_reason() {
-    let bench = Bench::new().await;
+async fn an_operator_who_releases_closes_open_effects_and_leaves_name_and_reason(bench: Bench) {
     let (store, ask) = (&bench.store, ask("k1"));
     let (id, fence) = run(store, &ask).await;
     store.start_effect(start(id, fence, "charge"), Arc::clone(&ask.policy)).await.unwrap();
     let finish = |finish| Event::Finish(fence, finish);
     store.apply(id, Arc::clone(&ask.policy), finish(Finish::Uncertain(Reason::NoAnswer)), None).await.unwrap();
-    bench.hands.advance(s(90));
+    bench.advance(s(90)).await;
     let seen = store.find(&ask).await.unwrap().unwrap().record;
     let event = Event::Operator {
         revision: seen.revision,
@@ -97,9 +91,7 @@ async fn an_operator_who_releases_closes_open_effects_and_leaves_name_and_reason
     assert_eq!(steps[1].why.as_deref(), Some("the provider has no such charge"));
 }
 
-#[tokio::test]
-async fn an_ordinary_command_leaves_no_trail_and_a_forgotten_one_nothing_at_all() {
-    let bench = Bench::new().await;
+async fn an_ordinary_command_leaves_no_trail_and_a_forgotten_one_nothing_at_all(bench: Bench) {
     let (store, ask) = (&bench.store, ask("k1"));
     let (id, fence) = run(store, &ask).await;
     store.start_effect(start(id, fence, "charge"), Arc::clone(&ask.policy)).await.unwrap();
@@ -107,10 +99,17 @@ async fn an_ordinary_command_leaves_no_trail_and_a_forgotten_one_nothing_at_all(
     finish(store, &ask, id, fence).await;
     assert!(store.trail(id).await.unwrap().is_empty());
     let sweep = || Event::Sweep { key_time: None, forget_limit: START };
-    bench.hands.advance(s(8 * 86_400));
+    bench.advance(s(8 * 86_400)).await;
     store.apply(id, Arc::clone(&ask.policy), sweep(), None).await.unwrap();
-    assert_eq!(count(&bench.path(), "idempotency_effects"), 0, "a tombstone has no journal");
-    bench.hands.advance(s(31 * 86_400));
+    assert_eq!(bench.count("idempotency_effects").await, 0, "a tombstone has no journal");
+    bench.advance(s(31 * 86_400)).await;
     assert!(store.apply(id, Arc::clone(&ask.policy), sweep(), None).await.unwrap().record.is_none());
-    assert_eq!([count(&bench.path(), "idempotency_keys"), count(&bench.path(), "idempotency_trail")], [0, 0]);
+    assert_eq!([bench.count("idempotency_keys").await, bench.count("idempotency_trail").await], [0, 0]);
+}
+
+super::cases! {
+    an_effect_is_called_once_and_its_result_is_given_again,
+    nothing_is_called_once_the_lease_is_over,
+    an_operator_who_releases_closes_open_effects_and_leaves_name_and_reason,
+    an_ordinary_command_leaves_no_trail_and_a_forgotten_one_nothing_at_all,
 }

@@ -10,9 +10,7 @@ async fn close(store: &Store, ask: Ask) -> Say {
     store.close_key(ask).await.unwrap().say
 }
 
-#[tokio::test]
-async fn an_unknown_key_is_closed_for_good() {
-    let bench = Bench::new().await;
+async fn an_unknown_key_is_closed_for_good(bench: Bench) {
     let told = bench.store.close_key(ask("k1")).await.unwrap();
     let record = told.found.unwrap().record;
     assert_eq!((told.say, record.state, record.ended), (Say::Closed, State::Expired, Some(Ended::Closed)));
@@ -25,14 +23,12 @@ async fn an_unknown_key_is_closed_for_good() {
     }
     let second = bench.second().await;
     assert_eq!(close(&second, ask("k1")).await, Say::Closed);
-    assert_eq!(count(&bench.path(), "idempotency_keys"), 1);
-    assert_eq!(count(&bench.path(), "samekey_profiles"), 0, "nothing is bound");
+    assert_eq!(bench.count("idempotency_keys").await, 1);
+    assert_eq!(bench.count("samekey_profiles").await, 0, "nothing is bound");
     run(&bench.store, &Ask { actor: Actor::new("bob"), ..ask("k1") }).await;
 }
 
-#[tokio::test]
-async fn what_ran_is_told_as_to_a_delivery() {
-    let bench = Bench::new().await;
+async fn what_ran_is_told_as_to_a_delivery(bench: Bench) {
     let (id, fence) = run(&bench.store, &ask("k1")).await;
     assert_eq!(close(&bench.store, ask("k1")).await, Say::Refuse(Code::OperationInProgress));
     finish(&bench.store, &ask("k1"), id, fence).await;
@@ -46,9 +42,7 @@ async fn what_ran_is_told_as_to_a_delivery() {
     assert_eq!((record.state, record.fence.attempt, record.fingerprint), (State::Expired, 1, None));
 }
 
-#[tokio::test]
-async fn what_stands_before_a_claim_stands_before_closing() {
-    let bench = Bench::new().await;
+async fn what_stands_before_a_claim_stands_before_closing(bench: Bench) {
     let old = minted(START - Duration::from_secs(31 * 86_400));
     assert_eq!(close(&bench.store, ask(&old)).await, Say::Refuse(Code::KeyExpired));
     let under = |key: &str| ask_under(key, Policy::new("orders.create").quota(1));
@@ -63,20 +57,16 @@ async fn what_stands_before_a_claim_stands_before_closing() {
     assert_eq!(close(&bench.store, fenced("token-2")).await, Say::Refuse(Code::ActorChanged));
 }
 
-#[tokio::test]
-async fn a_lapsed_claim_is_judged_and_not_closed() {
-    let bench = Bench::new().await;
+async fn a_lapsed_claim_is_judged_and_not_closed(bench: Bench) {
     run(&bench.store, &ask("k1")).await;
-    bench.hands.advance(s(61));
+    bench.advance(s(61)).await;
     assert!(bench.store.may_judge(ask("k1").policy.lease));
     assert_eq!(close(&bench.store, ask("k1")).await, Say::Refuse(Code::OutcomeUncertain));
     let record = bench.store.find(&ask("k1")).await.unwrap().unwrap().record;
     assert_eq!(record.state, State::Uncertain);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn of_a_close_and_a_delivery_on_two_processes_one_wins() {
-    let bench = Bench::new().await;
+async fn of_a_close_and_a_delivery_on_two_processes_one_wins(bench: Bench) {
     let second = bench.second().await;
     for round in 0..200 {
         let key = format!("k{round}");
@@ -92,4 +82,12 @@ async fn of_a_close_and_a_delivery_on_two_processes_one_wins() {
         let lost = said.iter().find(|say| !won(say)).unwrap();
         assert!(matches!(lost, Say::Refuse(Code::KeyClosed | Code::OperationInProgress)), "{lost:?}");
     }
+}
+
+super::cases! {
+    an_unknown_key_is_closed_for_good,
+    what_ran_is_told_as_to_a_delivery,
+    what_stands_before_a_claim_stands_before_closing,
+    a_lapsed_claim_is_judged_and_not_closed,
+    of_a_close_and_a_delivery_on_two_processes_one_wins,
 }
