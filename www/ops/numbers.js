@@ -1,9 +1,11 @@
 // Live numbers, and the last five minutes as a picture.
 import { $, el } from "./parts.js";
-import { metrics } from "./api.js";
+import { metrics, records } from "./api.js";
 
 export const EVERY = 2_000;
 const SAMPLES = 150;
+/** What somebody has to look at is counted now; the gauges are up to 15 s old. */
+const MOST_UNCERTAIN = 100;
 const DECISIONS = ["claimed", "replayed", "waited", "refused", "passed"];
 const history = [];
 let before;
@@ -17,7 +19,7 @@ const age = (seconds) => (seconds < 90 ? `${Math.max(0, Math.round(seconds))} s`
 
 /** Looks, shows, and gives back how many records there are of each state. */
 export async function look() {
-  const samples = await metrics();
+  const [samples, open] = await Promise.all([metrics(), records({ state: "uncertain", limit: MOST_UNCERTAIN })]);
   const totals = Object.fromEntries(DECISIONS.map((decision) => [decision, sum(samples, "samekey_requests_total", { decision })]));
   // A counter that went back belongs to another process.
   if (before) history.push(Object.fromEntries(DECISIONS.map((name) => [name, Math.max(0, totals[name] - before[name])])));
@@ -26,8 +28,11 @@ export async function look() {
 
   const states = {};
   for (const { labels, value } of samples.filter(({ name }) => name === "samekey_records")) states[labels.state] = (states[labels.state] ?? 0) + value;
-  const oldest = Math.min(...samples.filter(({ name, value }) => name === "samekey_uncertain_oldest_timestamp_seconds" && value > 0).map(({ value }) => value));
-  const uncertain = states.uncertain ?? 0;
+  if (open.more === undefined) states.uncertain = open.records.length;
+  const uncertain = Math.max(states.uncertain ?? 0, open.records.length);
+  const gauges = samples.filter(({ name, value }) => name === "samekey_uncertain_oldest_timestamp_seconds" && value > 0).map(({ value }) => value);
+  // The list begins with the newest: its last record is the oldest, unless there are more.
+  const oldest = open.more === undefined ? open.records.at(-1)?.created_at / 1000 : Math.min(...gauges);
   show([
     ["requests", Object.values(totals).reduce((a, b) => a + b, 0)],
     ["replayed", totals.replayed],
