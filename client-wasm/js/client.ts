@@ -5,7 +5,7 @@ import type { Value } from "./frame.js";
 import { type Platform, platform as ambient } from "./platform.js";
 import { address, named } from "./settings.js";
 import { type Load, type Settled, Shell } from "./shell.js";
-import type { Client, ClientOptions, FetchIntent, Intent, Outcome, SubmitOptions } from "./types.js";
+import type { Client, ClientOptions, Intent, Outcome, SubmitOptions } from "./types.js";
 
 const NONE: readonly Intent[] = Object.freeze([]);
 const PATIENCE = 30_000;
@@ -110,5 +110,3 @@ function response(settled: Settled): Response {
   }
   throw new SamekeyError("samekey/outcome", { intent: settled.intent, outcome: outcome(settled) });
 }
-
-export type { FetchIntent };

@@ -42,8 +42,8 @@ function diskStore(name: string) {
       blocking: (_current, _wanted, event) => (lost(), (event.target as IDBDatabase).close()),
       terminated: lost,
     });
-    let bell: ReturnType<typeof setTimeout>;
-    const late = new Promise<never>((_, reject) => (bell = setTimeout(() => reject(new Error("blocked")), PATIENCE)));
+    let bell = 0;
+    const late = new Promise<never>((_, reject) => (bell = +setTimeout(() => reject(new Error("blocked")), PATIENCE)));
     // One that opens too late holds nobody up.
     late.catch(() => opening.then((db) => db.close(), () => {}));
     return Promise.race([opening, late]).finally(() => clearTimeout(bell));
@@ -53,12 +53,12 @@ function diskStore(name: string) {
     opened.catch(() => connection === opened && lost());
     return opened;
   };
-  type Work<T> = (store: { get(id: string): Promise<StoredRecord | undefined>; put(record: StoredRecord): Promise<unknown>; delete(id: string): Promise<void>; getAll(): Promise<StoredRecord[]> }) => Promise<T>;
-  async function run<T>(mode: "readonly" | "readwrite", work: Work<T>): Promise<T> {
+  type Intents = { get(id: string): Promise<StoredRecord | undefined>; put(record: StoredRecord): Promise<unknown>; delete(id: string): Promise<void>; getAll(): Promise<StoredRecord[]> };
+  async function run<T>(mode: "readonly" | "readwrite", work: (intents: Intents) => Promise<T>): Promise<T> {
     for (let again = true; ; again = false) {
       try {
         const transaction = (await open()).transaction(INTENTS, mode, { durability: "strict" });
-        const [result] = await Promise.all([work(transaction.store as unknown as Parameters<Work<T>>[0]), transaction.done]);
+        const [result] = await Promise.all([work(transaction.store as unknown as Intents), transaction.done]);
         return result;
       } catch (error) {
         // Closed under our feet. Nothing of an aborted transaction is written, so it is run again.
@@ -67,7 +67,7 @@ function diskStore(name: string) {
       }
     }
   }
-  const ifIs = <T>(id: string, expected: number | null, act: (store: Parameters<Work<T>>[0]) => Promise<unknown>) =>
+  const ifIs = (id: string, expected: number | null, act: (intents: Intents) => Promise<unknown>) =>
     run("readwrite", async (store) => {
       const matches = ((await store.get(id))?.revision ?? null) === expected;
       if (matches) await act(store);

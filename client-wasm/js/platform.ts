@@ -8,6 +8,8 @@ export interface Platform {
   seed(): Uint8Array;
   /** Returns what stops it. */
   timer(run: () => void, after: number): () => void;
+  /** A program that waits for an outcome must not end; one that waits for nothing may, whatever timers run. */
+  hold(): () => void;
   fetch(url: string, init: RequestInit): Promise<Response>;
   /** Where relative URLs start, and the origin of the page. */
   readonly base: string | undefined;
@@ -34,7 +36,12 @@ export function platform(): Platform {
     seed: () => crypto.getRandomValues(new Uint8Array(32)),
     timer: (run, after) => {
       const timer = setTimeout(run, Math.min(after, LONGEST));
+      (timer as { unref?(): void }).unref?.();
       return () => clearTimeout(timer);
+    },
+    hold: () => {
+      const timer = setInterval(() => {}, LONGEST);
+      return () => clearInterval(timer);
     },
     fetch: (url, init) => globalThis.fetch(url, init),
     base: document?.baseURI ?? location?.href,

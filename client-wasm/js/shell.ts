@@ -11,6 +11,9 @@ export interface Settled { readonly id: string; readonly intent: Intent; readonl
 interface Call { resolve(settled: Settled): void; reject(error: unknown): void }
 interface Prepared { readonly free: () => void; readonly headers: Headers; readonly stop: AbortController }
 
+/** An application that gives no headers by then gives none; others may need the lock. */
+const LATE = 60_000;
+
 const MESSAGES: Record<string, string> = {
   evicted: "the browser erased the store of this origin; intents that this page does not hold in memory are lost",
   not_covered: "the server does not cover this route; it was sent without protection against doubles",
@@ -54,8 +57,6 @@ export class Shell {
     return this.options.name ?? "samekey";
   }
 
-  // -- the engine ---------------------------------------------------------------------------------------------------
-
   /** Memoised; a failure is not, so that the next call tries anew. */
   open(): Promise<void> {
     if (this.#closed) return Promise.reject(new SamekeyError("samekey/closed"));
@@ -81,7 +82,12 @@ export class Shell {
   #send(event: string, ...values: Value[]) {
     const engine = this.#engine;
     if (!engine) return;
-    this.#todo.push(...unframe(engine.step(this.platform.now(), frame(event, ...values))));
+    try {
+      this.#todo.push(...unframe(engine.step(this.platform.now(), frame(event, ...values))));
+    } catch (cause) {
+      // The engine trapped, and its memory is not to be trusted. What is stored is; the next page goes on with it.
+      void this.close(new SamekeyError("samekey/closed", { cause, text: "the engine failed, see error.cause; reload the page" }));
+    }
     if (this.#busy) return;
     this.#busy = true;
     // An action may bring the next event at once; the actions of that one come behind these.
@@ -94,6 +100,11 @@ export class Shell {
 
   /** A promise of the engine. It goes on when nobody waits any more. */
   async call(signal: AbortSignal | null | undefined, event: string, ...values: Value[]): Promise<Settled> {
+    const free = this.platform.hold();
+    return this.#asked(signal, event, values).finally(free);
+  }
+
+  async #asked(signal: AbortSignal | null | undefined, event: string, values: Value[]): Promise<Settled> {
     await this.open();
     signal?.throwIfAborted();
     const call = ++this.#call;
@@ -115,8 +126,7 @@ export class Shell {
   }
 
   async account(): Promise<string | null> {
-    const { account } = this.options;
-    return typeof account === "function" ? account() : account;
+    return typeof this.options.account === "function" ? this.options.account() : this.options.account;
   }
 
   view(id: string): Intent | undefined {
@@ -135,7 +145,7 @@ export class Shell {
     for (const listener of this.#listeners.get(type) ?? []) told(listener).catch(globalThis.reportError ?? console.error);
   }
 
-  async close() {
+  async close(why = new SamekeyError("samekey/closed")) {
     if (this.#closed) return;
     this.#closed = true;
     this.#engine = undefined;
@@ -143,13 +153,11 @@ export class Shell {
     for (const stop of this.#stops) stop();
     for (const exchange of this.#exchanges) exchange.abort();
     for (const id of this.#prepared.keys()) this.release(id);
-    for (const call of this.#calls.values()) call.reject(new SamekeyError("samekey/closed"));
+    for (const call of this.#calls.values()) call.reject(why);
     this.#calls.clear();
     this.#channel.close();
     await this.store.close?.();
   }
-
-  // -- actions of the store -----------------------------------------------------------------------------------------
 
   async read() {
     try {
@@ -167,9 +175,7 @@ export class Shell {
     await this.#ended(write, () => this.store.put(record, expected ?? null));
   }
 
-  async erase(write: number, id: string, expected: number) {
-    await this.#ended(write, () => this.store.delete(id, expected));
-  }
+  erase = (write: number, id: string, expected: number) => this.#ended(write, () => this.store.delete(id, expected));
 
   async #ended(write: number, act: () => Promise<boolean>) {
     let ended = "failed";
@@ -199,8 +205,6 @@ export class Shell {
     }
   }
 
-  // -- actions of a delivery ----------------------------------------------------------------------------------------
-
   async #lock(id: string, steal: boolean): Promise<(() => void) | undefined> {
     const { locks } = this.platform;
     if (this.store.lock) return this.store.lock(id, steal);
@@ -215,17 +219,18 @@ export class Shell {
     });
   }
 
-  #context(id: string, delivery: number, signal: AbortSignal): DeliveryContext {
-    return { intent: this.view(id)!, delivery, signal };
-  }
+  #context = (id: string, delivery: number, signal: AbortSignal): DeliveryContext => ({ intent: this.view(id)!, delivery, signal });
 
   async prepare(id: string, delivery: number, steal: number) {
     const free = await this.#lock(id, steal === 1).catch((error: unknown) => this.#broke(error));
     if (!free) return this.#send("unprepared", id, "busy");
     const stop = new AbortController();
+    const late = new Promise<never>((_, reject) => stop.signal.addEventListener("abort", reject));
+    const bell = this.platform.timer(() => stop.abort(), LATE);
     try {
-      const headers = new Headers(await this.options.headers?.(this.#context(id, delivery, stop.signal)));
-      const account = await this.account();
+      const given = Promise.resolve().then(() => this.options.headers?.(this.#context(id, delivery, stop.signal)));
+      const headers = new Headers(await Promise.race([given, late]));
+      const account = await Promise.race([this.account(), late]);
       if (this.#closed) return free();
       this.#prepared.set(id, { free, headers, stop });
       this.#send("prepared", id, account);
@@ -233,6 +238,8 @@ export class Shell {
       free();
       this.log(1, "headers", id);
       this.#send("unprepared", id, "threw");
+    } finally {
+      bell();
     }
   }
 
@@ -251,7 +258,7 @@ export class Shell {
     try {
       const headers = new Headers(id === undefined ? undefined : this.#prepared.get(id)?.headers);
       for (let at = 0; at < own.length; at += 2) headers.set(own[at]!, own[at + 1]!);
-      const init: RequestInit = { method, headers, body: body ?? null, redirect: "manual", cache: "no-store", signal: abort.signal };
+      const init: RequestInit = { method, headers, body: body ?? null, redirect: "manual", signal: abort.signal };
       if (id === undefined) init.credentials = "omit";
       else if (credentials) init.credentials = credentials as RequestCredentials;
       // Throws where `fetch` would throw before it sends anything.
@@ -276,8 +283,6 @@ export class Shell {
     if (this.#refreshing === asked) this.#refreshing = undefined;
     this.#send("refreshed", id, again);
   }
-
-  // -- actions of calls and views -----------------------------------------------------------------------------------
 
   #show(id: string, text: Value, body: Value): Intent {
     const shown = this.#views.get(id);
@@ -313,9 +318,8 @@ export class Shell {
     if (turn !== "change") this.#emit(turn, intent);
   }
 
-  gone() {
-    // Its last view stays until the outbox is told, for whoever asked for it.
-  }
+  /** Its last view stays until the outbox is told, for whoever asked for it. */
+  gone() {}
 
   outbox(ids: string[]) {
     const intents = ids.flatMap((id) => this.view(id) ?? []);

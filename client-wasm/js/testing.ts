@@ -84,6 +84,7 @@ export function createTestBench({ seed = 1, ...options }: TestBenchOptions): Tes
         timers.add(timer);
         return () => timers.delete(timer);
       },
+      hold: () => () => {},
       fetch: (url, init) => {
         pending++;
         return alive(exchange(new Request(url, init), dies)).finally(() => (pending = Math.max(0, pending - 1)));

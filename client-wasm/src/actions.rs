@@ -3,6 +3,7 @@
 //! Wherever an action is about how an intent looks, its view and the body of its response come along; and behind the
 //! actions, when one of them changed the outbox, the outbox in its order.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use samekey_core::intent::{Action, Engine, Turn};
@@ -96,7 +97,7 @@ fn one(engine: &Engine, action: Action, out: &mut Writer) {
         Action::Done { call, ids } => {
             start(out, 3, "done");
             out.number(u64::from(call));
-            let ids: Vec<&str> = ids.iter().map(|id| id.as_ref()).collect();
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
             out.list(&ids);
         }
         Action::Rejected { call, code, id } => {

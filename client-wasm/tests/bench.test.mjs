@@ -131,3 +131,14 @@ test("a listener that throws or calls back harms nobody", async (t) => {
   assert.equal((await second).state, "done");
   assert.deepEqual(reported.mock.calls.map(({ arguments: [error] }) => error.message), ["mine", "mine"]);
 });
+
+test("headers that never come hold an intent up, and nobody else", async (t) => {
+  let stuck = true;
+  const it = bench(t, { headers: ({ intent }) => (intent.slot === "stuck" && stuck ? new Promise(() => {}) : {}) });
+  await it.client.enqueue({ url: "/api/orders", json: { sku: "a" }, slot: "stuck" });
+  await it.client.submit({ url: "/api/orders", json: { sku: "b" }, slot: "b" });
+  assert.equal(it.server.effects(ORDERS), 1);
+  stuck = false;
+  await it.advance(120_000);
+  assert.deepEqual(it.client.outbox.getSnapshot().map((intent) => intent.state), ["done", "done"]);
+});

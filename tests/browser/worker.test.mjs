@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { closeBrowser, context, openApp } from "./support/browser.mjs";
-import { oneEffect, shows } from "./support/truth.mjs";
+import { gate, oneEffect, shows } from "./support/truth.mjs";
 import { startWorld } from "./support/world.mjs";
 
 after(closeBrowser);
@@ -71,10 +71,14 @@ test("page and worker deliver an intent once between them", async (t) => {
     await navigator.serviceWorker.ready;
   });
   const worker = browser.serviceWorkers()[0] ?? (await browser.waitForEvent("serviceworker"));
-  await Promise.all([
-    page.evaluate(() => window.buy("tea", { slot: "cart" }).then(() => {})),
-    worker.evaluate(() => self.client.submit({ url: "/api/orders", json: { sku: "tea" }, slot: "cart", label: "tea" }).then(() => {})),
-  ]);
+  const { until, open } = gate();
+  world.shop.pause = () => until;
+  const ordered = page.evaluate(() => window.buy("tea", { slot: "cart" }));
+  await world.network.arrived(1);
+  const joined = worker.evaluate(() => self.client.submit({ url: "/api/orders", json: { sku: "tea" }, slot: "cart" }).then((outcome) => [outcome.state, outcome.joined]));
+  open();
+  assert.deepEqual(await joined, ["done", true]);
+  assert.equal((await ordered).state, "done");
   await shows(page, "done");
   oneEffect(world, "tea");
 });

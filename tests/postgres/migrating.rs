@@ -48,7 +48,9 @@ async fn a_migration_that_was_interrupted_twice_ends_complete_and_equal() {
     let first = in_a_file.send(&Request::order("k")).await;
     first.ran(201, "completed", 1);
     in_a_file.send(&Request::order("lost")).await;
-    let file = in_a_file.kill().await.store();
+    // Its folder goes with it.
+    let stopped = in_a_file.kill().await;
+    let file = stopped.store();
     multiply(&file, records);
     let url = format!("{}?sslmode=disable", database.url("postgres"));
 

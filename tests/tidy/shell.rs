@@ -7,7 +7,7 @@ use crate::files::texts;
 const MAX_LINES: usize = 900;
 
 /// Not loaded by a page: declarations, the bench for tests (which plays a server), the store for Node.
-const BESIDE: &[&str] = &["types.ts", "testing.ts", "node.ts"];
+const BESIDE: &[&str] = &["types.ts", "wasm.d.ts", "testing.ts", "node.ts"];
 
 fn shell() -> Vec<(String, String)> {
     let beside = |path: &str| BESIDE.iter().any(|name| path == format!("client-wasm/js/{name}"));
