@@ -95,6 +95,13 @@ export const refresh = async () => {
 
 const BY = { delivery: "a delivery", handler: "the handler", lease: "its lease ran out", probe: "a probe", operator: "an operator", sweeper: "the sweeper", restore: "a restore", client: "the client" };
 
+const REASONS = {
+  lapse: "its holder fell silent", deadline: "no answer before the deadline", status: "the answer's status tells nothing",
+  no_answer: "no answer, or a broken one", not_stored: "the answer could not be stored", earlier_attempt: "an earlier attempt may have done it",
+  restore: "a backup was restored", holder: "its handler does not know", server_error: "the handler failed", panic: "the handler panicked", gave_up: "unknown for too long",
+};
+const because = (reason) => REASONS[reason] ?? words(reason);
+
 const open = guarded(async (id, focus = true) => {
   chosen = id;
   for (const one of $("list").children) one.setAttribute("aria-current", String(one.dataset.id === String(id)));
@@ -103,7 +110,7 @@ const open = guarded(async (id, focus = true) => {
   const fact = (name, value) => (value === undefined || value === "" ? [] : [el("dt", {}, name), el("dd", {}, value)]);
   $("record").replaceChildren(
     el("dl", { class: "facts" },
-      ...fact("Operation", one.operation), ...fact("Attempt", one.attempt), ...fact("Reason", one.reason && words(one.reason)),
+      ...fact("Operation", one.operation), ...fact("Attempt", one.attempt), ...fact("Reason", one.reason && because(one.reason)),
       ...fact("Ended", one.ended), ...fact("Status", one.status_code), ...fact("Result", one.result_id),
       ...fact("Answer kept", one.response_stored ? `until ${when(one.expires_at)}` : undefined),
       ...fact("May be settled", one.settle_after && one.state === "uncertain" ? when(one.settle_after) : undefined),
@@ -113,7 +120,7 @@ const open = guarded(async (id, focus = true) => {
     el("h3", {}, "What happened"),
     el("ol", { class: "timeline" }, ...one.timeline.map((step) => el("li", { "data-tone": TONES[step.state] ?? "none" },
       el("div", {}, el("b", {}, words(step.state)), ` · ${when(step.at)} · by ${BY[step.by] ?? step.by} · attempt ${step.attempt}`),
-      step.reason && el("div", { class: "meta" }, `because of ${words(step.reason)}`),
+      step.reason && el("div", { class: "meta" }, because(step.reason)),
       step.who && el("div", { class: "meta" }, `${step.who}: ${step.why ?? ""}`),
       !step.who && step.why && el("div", { class: "meta" }, step.why),
       step.request_id && el("div", { class: "meta" }, "request ", el("code", {}, step.request_id))))),
