@@ -23,14 +23,25 @@ pub struct Client {
 
 impl Client {
     pub fn run(self) -> Result<()> {
-        tools::wasm_target()?;
-        tools::npm_packages("client-wasm")?;
-        build()?;
+        make()?;
         if self.pack {
             must(program("npm", &["pack", "--silent"]).current_dir(root().join("client-wasm")))?;
         }
         Ok(())
     }
+}
+
+/// The package and what it takes to build it.
+pub fn make() -> Result<()> {
+    tools::wasm_target()?;
+    tools::npm_packages("client-wasm")?;
+    build()
+}
+
+/// The demo in Chromium: every switch, both pages, what they look like to a screen reader.
+pub fn demo() -> Result<Outcome> {
+    tools::npm_packages("tests/demo")?;
+    node_tests("tests/demo", "*.test.mjs")
 }
 
 /// What CI checks of it: the package is built and weighed, and its own tests pass.

@@ -6,6 +6,7 @@ mod bench;
 mod campaign;
 mod client;
 mod demo;
+mod dist;
 #[path = "../../tests/support/postgres.rs"]
 #[allow(dead_code, reason = "the suites' own, of which this uses a part")]
 mod postgres;
@@ -35,6 +36,7 @@ enum Task {
     Campaign(campaign::Campaign),
     Client(client::Client),
     Demo(demo::Demo),
+    Dist(dist::Dist),
     Soak(soak::Soak),
     Turnover(turnover::Turnover),
     Verify(verify::Verify),
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Task::Campaign(campaign) => campaign.run(),
         Task::Client(client) => client.run(),
         Task::Demo(demo) => demo.run(),
+        Task::Dist(dist) => dist.run(),
         Task::Soak(soak) => soak.run(),
         Task::Turnover(turnover) => turnover.run(),
         Task::Verify(verify) => verify.run(),

@@ -65,13 +65,14 @@ const STEPS: &[Step] = &[
     ("npm package", client::package),
     ("npm package, packed", client::packaging),
     ("npm package, real server", client::against_the_server),
+    ("demo", client::demo),
     ("tests", tests),
     ("documentation's examples", examples),
 ];
 
 /// The same selection everywhere, so that cargo settles on one set of features and builds
 /// dependencies once.
-const ALL: [&str; 3] = ["--workspace", "--features", "samekey/cli,samekey/testing"];
+const ALL: [&str; 3] = ["--workspace", "--features", "samekey/demo,samekey/testing"];
 
 impl Verify {
     pub fn run(self) -> Result<()> {
