@@ -29,6 +29,8 @@ mod proxy;
 mod record;
 mod routes;
 pub mod sqlite;
+#[cfg(feature = "cli")]
+mod static_file;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -39,10 +39,9 @@ async fn an_uncertain_outcome_is_found_looked_at_and_settled() {
     let id = row.split_whitespace().next().expect("its number").to_owned();
     let by_request = asking(&shop, &["list", "--request-id", "delivery-1", "--json"]).await.json();
     assert_eq!(by_request["records"][0]["id"].to_string(), id);
-    let metrics = shop.get("/metrics").await.text();
-    let counted = metrics.lines().any(|line| line.starts_with("samekey_uncertain_oldest_timestamp_seconds{"));
-    let landed = metrics.contains("samekey_records{");
-    assert!(counted || !landed, "{metrics}");
+    let of_order = [("operation", "orders.create"), ("state", "uncertain")];
+    shop.samekey.until_scraped("samekey_records", &of_order, |records| records == 1.0).await;
+    shop.samekey.until_scraped("samekey_uncertain_oldest_timestamp_seconds", &of_order[..1], |since| since > 0.0).await;
 
     // It is shown with all that happened to it, and how to settle it; never payload or key.
     let shown = asking(&shop, &["show", &id]).await.well();

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::build;
@@ -19,7 +20,7 @@ impl Demo {
     fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut child = Command::new(build::samekey())
-            .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--shop", "127.0.0.1:0"])
+            .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--provider", "127.0.0.1:0"])
             .env("TMPDIR", folder.path())
             .stdout(Stdio::piped())
             .spawn()
@@ -33,10 +34,11 @@ impl Demo {
         Self { child, folder, text }
     }
 
-    /// The lines to paste, in order; the first defines `order`.
-    fn lines(&self) -> Vec<String> {
-        let pasted = self.text.lines().filter_map(|line| line.strip_prefix("    "));
-        pasted.filter(|line| line.starts_with("order") || line.starts_with("curl")).map(str::to_owned).collect()
+    /// The lines to paste, in order; the first two define words for the others.
+    fn lines(&self) -> (String, Vec<String>) {
+        let pasted = self.text.lines().filter_map(|line| line.strip_prefix("    ")).map(str::to_owned);
+        let (define, pasted): (Vec<_>, Vec<_>) = pasted.partition(|line| line.contains("() {"));
+        (define.join("\n"), pasted)
     }
 }
 
@@ -55,24 +57,37 @@ fn paste(define: &str, line: &str) -> String {
 #[test]
 fn every_line_does_what_the_text_says() {
     let mut demo = Demo::start();
-    let lines = demo.lines();
-    let [define, pasted @ ..] = lines.as_slice() else { panic!("no lines to paste:\n{}", demo.text) };
-    let said: Vec<String> = pasted.iter().map(|line| paste(define, line)).collect();
-    let [tea, again, other, lost, retry, ledger, cake, uncertain, after] = said.as_slice() else {
+    let (define, pasted) = demo.lines();
+    let said: Vec<String> = pasted.iter().map(|line| paste(&define, line)).collect();
+    let [light, again, other, chaos, lost, retry, crash, unknown, ledger] = said.as_slice() else {
         panic!("{} lines to paste:\n{}", said.len(), demo.text)
     };
 
-    assert!(tea.starts_with("HTTP/1.1 201") && !tea.contains("idempotent-replayed"), "{tea}");
+    assert!(light.starts_with("HTTP/1.1 201") && !light.contains("idempotent-replayed"), "{light}");
     assert!(again.starts_with("HTTP/1.1 201") && again.contains("idempotent-replayed: true"), "{again}");
     let body = |answer: &str| answer.split("\r\n\r\n").nth(1).map(str::to_owned);
-    assert_eq!(body(tea), body(again));
+    assert_eq!(body(light), body(again));
     assert!(other.starts_with("HTTP/1.1 409") && other.contains("key_payload_mismatch"), "{other}");
-    assert!(!lost.contains("HTTP/1.1"), "curl hung up: {lost}");
-    assert!(retry.starts_with("HTTP/1.1 201") && retry.contains("coffee"), "{retry}");
-    assert!(ledger.contains("\"count\":2"), "{ledger}");
-    assert!(cake.starts_with("HTTP/1.1 409") && cake.contains("outcome_uncertain"), "{cake}");
-    assert!(uncertain.starts_with("HTTP/1.1 409") && uncertain.contains("outcome_uncertain"), "{uncertain}");
-    assert!(after.contains("\"count\":3"), "{after}");
+    assert!(chaos.contains("\"lose_answer\":true"), "{chaos}");
+    assert!(!lost.contains("HTTP/1.1"), "its answer got lost: {lost}");
+    assert!(retry.starts_with("HTTP/1.1 201") && retry.contains("idempotent-replayed: true"), "{retry}");
+    assert!(crash.contains("\"provider_crash\":true"), "{crash}");
+    assert!(unknown.starts_with("HTTP/1.1 409") && unknown.contains("outcome_uncertain"), "{unknown}");
+    let counted = r#""samekey":{"intents":3,"effects":3,"notifications":3,"duplicates":[]}"#;
+    assert!(ledger.contains(counted), "{ledger}");
+
+    // The provider is asked once nothing of the call can be under way; until then nothing runs again.
+    let patience = Instant::now() + Duration::from_secs(60);
+    let settled = loop {
+        let answer = paste(&define, &pasted[7]);
+        if answer.starts_with("HTTP/1.1 201") {
+            break answer;
+        }
+        assert!(answer.contains("outcome_uncertain") && Instant::now() < patience, "{answer}");
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    assert!(settled.contains("idempotent-replayed: true"), "{settled}");
+    assert!(paste(&define, &pasted[8]).contains(counted), "nothing ran again");
 
     let pid = Pid::from_child(&demo.child);
     kill_process(pid, Signal::INT).expect("Ctrl-C");

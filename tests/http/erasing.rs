@@ -34,7 +34,7 @@ async fn the_files_hold_what_the_contract_says_and_nothing_of_an_erased_caller()
     let upstream = Upstream::start().await;
     upstream.script(|_| {
         let answer = Reply::json(201, &format!(r#"{{"receipt":"{ANSWER}"}}"#)).header("Set-Cookie", COOKIE);
-        answer.header("Location", &format!("/orders/{RESULT}"))
+        answer.header("Location", format!("/orders/{RESULT}"))
     });
     let serve = Serve::before(&upstream).set("--actor", "header:X-User");
     let samekey = serve.start().await;

@@ -15,6 +15,7 @@ mod configuration_values;
 mod cors;
 mod coverage;
 mod crash;
+mod criterion;
 mod deploy;
 mod erasing;
 mod expect;

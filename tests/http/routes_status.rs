@@ -26,6 +26,23 @@ fn tells(answer: &Answer, code: u16, state: &str, receipt: &str, next: &str) -> 
     json
 }
 
+/// Such a request may have run without leaving anything behind.
+#[tokio::test]
+async fn of_what_is_not_covered_nobody_says_that_it_is_not_here_yet() {
+    let upstream = Upstream::start().await;
+    let ignores = "[[operation]]\nname = \"forms.send\"\nmethod = \"POST\"\npath = \"/forms\"\nkey = \"ignore\"\n";
+    let samekey = Serve::before(&upstream).config(ignores).start().await;
+    for operation in ["forms.send", "POST%20%2Fforms", "PUT%20%2Forders", "GET%20%2Forders"] {
+        for method in ["GET", "DELETE"] {
+            let target = format!("/.well-known/samekey/status?operation={operation}");
+            let answer = samekey.send(&Request::new(method, &target).key("k-1")).await;
+            tells(&answer, 404, "not_covered", "not_covered", "ask");
+        }
+    }
+    samekey.send(&Request::new("POST", "/forms").key("k-1").json("{}")).await;
+    assert_eq!(upstream.effects("k-1"), 1, "nothing was closed");
+}
+
 #[tokio::test]
 async fn each_state_is_told_with_its_next_step() {
     let upstream = Upstream::start().await;

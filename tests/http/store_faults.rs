@@ -155,6 +155,55 @@ async fn somebody_elses_write_lock_delays_or_refuses_and_never_doubles() {
     assert_eq!((ran.status, upstream.effects("k")), (201, 1));
 }
 
+/// Between any two steps of a command somebody else takes the write lock, for longer than a lease, so that the claim is
+/// not renewed meanwhile. Another process may call it lapsed then, and no more than that.
+#[tokio::test]
+async fn a_lock_held_for_longer_than_a_lease_never_doubles() {
+    let upstream = Upstream::start().await;
+    let gates: Vec<Gate> = (0..3).map(|_| Gate::new()).collect();
+    upstream.script({
+        let gates = gates.clone();
+        move |received| {
+            let step: usize = received.key().and_then(|key| key.strip_prefix("k-")?.parse().ok()).expect("a step");
+            Reply::json(201, &format!(r#"{{"id":"o-{}"}}"#, received.number)).gated(&gates[step])
+        }
+    });
+    let serve = Serve::before(&upstream).set("--lease", "1s").set("--timeout", "20s").waits("0s", "20s");
+    let (one, two) = (serve.start().await, serve.start().await);
+    let other = Connection::open(serve.store()).expect("open the file beside the servers");
+    let longer = Duration::from_millis(1500);
+    // Before its claim, while it runs, when it ends.
+    for (step, gate) in gates.iter().enumerate() {
+        let (key, lock) = (format!("k-{step}"), || other.execute_batch("BEGIN IMMEDIATE").expect("the write lock"));
+        if step == 0 {
+            lock();
+            gate.open();
+        }
+        let asked = one.spawn(&Request::order(&key));
+        if step > 0 {
+            upstream.ledger().arrived(step + 1).await;
+            lock();
+        }
+        if step == 2 {
+            gate.open();
+        }
+        tokio::time::sleep(longer).await;
+        assert!(step == 1 || !asked.is_finished(), "nothing was written, so nothing was said");
+        other.execute_batch("ROLLBACK").expect("give the lock back");
+        if step > 0 {
+            let meanwhile = two.send(&Request::order(&key)).await;
+            let code = if meanwhile.replayed() { String::new() } else { meanwhile.problem().code };
+            let honest = ["", "operation_in_progress", "outcome_uncertain"].contains(&code.as_str());
+            assert!(honest, "{step}: {meanwhile:?}");
+        }
+        gate.open();
+        let first = asked.await.expect("an answer");
+        first.ran(201, "completed", 1);
+        two.send(&Request::order(&key)).await.replays(&first);
+        assert_eq!(upstream.effects(&key), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_corrupt_file_is_refused_at_the_start_and_left_as_it_is() {
     let upstream = Upstream::start().await;

@@ -89,7 +89,8 @@ async fn two_processes_may_create_the_store_at_the_same_moment() {
 async fn the_survivor_judges_the_claims_of_the_killed() {
     let upstream = Upstream::start().await;
     upstream.next(Reply::silence());
-    let (one, two) = pair(Serve::before(&upstream).set("--lease", "1s").waits("0s", "20s")).await;
+    // Long enough for what follows to come before it is over, on a machine that is busy with something else.
+    let (one, two) = pair(Serve::before(&upstream).set("--lease", "4s").waits("0s", "20s")).await;
     let lost = one.spawn(&Request::order("k"));
     upstream.ledger().arrived(1).await;
     one.kill().await;

@@ -89,7 +89,8 @@ impl Door {
 #[tokio::test]
 async fn a_process_that_was_stopped_between_claim_and_effect_runs_nothing_a_second_time() {
     let shop = Shop::open().await;
-    let serve = shop.serve(PROBED);
+    // Not the shortest times: it must be stopped before it gives up by itself, also on a machine that is busy.
+    let serve = shop.serve(PROBED).set("--lease", "2s").set("--timeout", "5s").set("--probe-after", "3s");
     let other = serve.start().await;
     let door = Door::shut().await;
     let url = format!("http://{}", door.addr());

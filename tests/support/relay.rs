@@ -1,4 +1,4 @@
-//! A network between client and server that loses answers, connection by connection.
+//! A network between client and server that loses requests and answers, connection by connection.
 
 use crate::wire::Wire;
 use std::collections::VecDeque;
@@ -8,11 +8,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What becomes of the first answer on a connection. The request always arrives.
+/// What becomes of the first answer on a connection, or already of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// It is delivered, like all that follow.
     None,
+    /// So many bytes of the request arrive, then both ends see a reset.
+    Request(usize),
     /// The client sees a reset instead of it.
     Reset,
     /// The client sees the connection end after so many bytes of it.
@@ -68,6 +70,9 @@ impl Relay {
 
 async fn carry(client: TcpStream, server: SocketAddr, loss: Loss, requests: Arc<watch::Sender<usize>>) {
     let Ok(server) = TcpStream::connect(server).await else { return Wire::new(client).reset() };
+    if let Loss::Request(arriving) = loss {
+        return tear(client, server, arriving).await;
+    }
     let (mut client_reads, mut client_writes) = client.into_split();
     let (mut server_reads, mut server_writes) = server.into_split();
     let upwards = tokio::spawn(async move {
@@ -86,7 +91,7 @@ async fn carry(client: TcpStream, server: SocketAddr, loss: Loss, requests: Arc<
     while let Ok(n @ 1..) = server_reads.read(&mut bytes).await {
         let lost = std::mem::replace(&mut loss, Loss::None);
         let delivered = match lost {
-            Loss::None => n,
+            Loss::None | Loss::Request(_) => n,
             Loss::Reset => 0,
             Loss::Cut(at) => at.min(n),
         };
@@ -104,4 +109,18 @@ async fn carry(client: TcpStream, server: SocketAddr, loss: Loss, requests: Arc<
         }
     }
     upwards.abort();
+}
+
+/// Carries so much of what the client sends, and resets both connections.
+async fn tear(mut client: TcpStream, mut server: TcpStream, arriving: usize) {
+    let mut bytes = vec![0; arriving];
+    let mut read = 0;
+    while read < arriving
+        && let Ok(n @ 1..) = client.read(&mut bytes[read..]).await
+    {
+        read += n;
+    }
+    let _ = server.write_all(&bytes[..read]).await;
+    Wire::new(client).reset();
+    Wire::new(server).reset();
 }

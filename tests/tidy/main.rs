@@ -8,6 +8,7 @@ mod files;
 mod manual;
 mod markdown;
 mod modules;
+mod shell;
 mod words;
 
 /// Fails with all complaints of a rule at once: one run, one list to work through.

@@ -5,9 +5,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::client;
 use crate::run::{cargo, must, target_dir};
 
-/// Build samekey and start its demo: the proxy in front of a small shop, and `curl` lines to try.
+/// Build samekey and its browser client, and start the demo: a service whose network you may break, in a browser or
+/// with `curl`.
 ///
 /// Builds quickly and unoptimised unless you say `--release`. Ctrl-C ends it; nothing is left behind.
 #[derive(clap::Args)]
@@ -23,9 +25,10 @@ pub struct Demo {
 
 impl Demo {
     pub fn run(self) -> Result<()> {
+        client::make().context("the demo's page needs its client, and that needs node and npm")?;
         // The whole workspace decides the features, as in `verify`, so that neither command makes
         // the other build everything again.
-        let mut build = cargo(&["build", "--workspace", "--features", "samekey/cli", "--bin", "samekey"]);
+        let mut build = cargo(&["build", "--workspace", "--features", "samekey/demo", "--bin", "samekey"]);
         let profile = if self.release {
             build.arg("--release");
             "release"

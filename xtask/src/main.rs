@@ -4,7 +4,9 @@
 
 mod bench;
 mod campaign;
+mod client;
 mod demo;
+mod dist;
 #[path = "../../tests/support/postgres.rs"]
 #[allow(dead_code, reason = "the suites' own, of which this uses a part")]
 mod postgres;
@@ -32,7 +34,9 @@ struct Xtask {
 enum Task {
     Bench(bench::Bench),
     Campaign(campaign::Campaign),
+    Client(client::Client),
     Demo(demo::Demo),
+    Dist(dist::Dist),
     Soak(soak::Soak),
     Turnover(turnover::Turnover),
     Verify(verify::Verify),
@@ -42,7 +46,9 @@ fn main() -> ExitCode {
     let done = match Xtask::parse().task {
         Task::Bench(bench) => bench.run(),
         Task::Campaign(campaign) => campaign.run(),
+        Task::Client(client) => client.run(),
         Task::Demo(demo) => demo.run(),
+        Task::Dist(dist) => dist.run(),
         Task::Soak(soak) => soak.run(),
         Task::Turnover(turnover) => turnover.run(),
         Task::Verify(verify) => verify.run(),

@@ -15,6 +15,7 @@ use crate::verify::Outcome;
 /// A program the steps need, and the Debian package that brings it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("cc", "build-essential"), // SQLite is compiled from source
+    ("chromium", "chromium"),
     ("curl", "curl"),
     ("node", "nodejs"),
     ("npm", "npm"),
@@ -116,6 +117,15 @@ pub fn peers() -> Result<Outcome> {
         }
     }
     Ok(Outcome::note(notes.join(", ")))
+}
+
+/// Installs the npm packages of a folder beside their lock file. Says whether that was needed.
+pub fn npm_packages(folder: &str) -> Result<bool> {
+    let path = root().join(folder);
+    let lock = path.join("package-lock.json");
+    once(&format!("npm-{}", folder.replace('/', "-")), &lock, &path.join("node_modules"), || {
+        must(program("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&path))
+    })
 }
 
 /// Runs `install` unless `result` exists and was made from these very pins. Says whether it ran.

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::postgres::Postgres;
 use crate::run::{answers, cargo, must, must_keeping, target_dir};
-use crate::tools;
+use crate::{client, tools};
 
 /// Check the whole repository: format, lints, documentation, builds, tests.
 ///
@@ -62,13 +62,17 @@ const STEPS: &[Step] = &[
     ("binary", binary),
     ("peers' packages", tools::peers),
     ("schemathesis", tools::schemathesis),
+    ("npm package", client::package),
+    ("npm package, packed", client::packaging),
+    ("npm package, real server", client::against_the_server),
+    ("demo", client::demo),
     ("tests", tests),
     ("documentation's examples", examples),
 ];
 
 /// The same selection everywhere, so that cargo settles on one set of features and builds
 /// dependencies once.
-const ALL: [&str; 3] = ["--workspace", "--features", "samekey/cli,samekey/testing"];
+const ALL: [&str; 3] = ["--workspace", "--features", "samekey/demo,samekey/testing"];
 
 impl Verify {
     pub fn run(self) -> Result<()> {

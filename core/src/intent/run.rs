@@ -178,6 +178,9 @@ impl Engine {
                 next.step = Step::Ask;
             }
         }
+        if next.closing && next.step == Step::Deliver {
+            next.step = Step::Close;
+        }
         let length = next.retry.attempt_timeout() + GRACE;
         next.lease = Some(Lease { owner: self.owner.clone(), pause: Pause::new(now, length) });
         next.pause = None;

@@ -70,8 +70,7 @@ impl Server {
 
     /// Time passes: runs end, operators settle, the old is forgotten.
     pub(crate) fn pass(&mut self, now: i64, chance: &mut Chance) {
-        let mut mark = self.mark;
-        for (key, entry) in &mut self.keys {
+        for entry in self.keys.values_mut() {
             match &entry.standing {
                 Standing::Running { until, then } if *until <= now => {
                     entry.standing = (**then).clone();
@@ -88,16 +87,18 @@ impl Server {
                     };
                     entry.ended_at = now;
                 }
-                Standing::Ended { .. } | Standing::Closed | Standing::Released
-                    if entry.ended_at + REMEMBER <= now && time(key).is_some_and(|at| at + REMEMBER <= now) =>
-                {
-                    mark = mark.max(time(key).unwrap_or(mark));
-                }
                 _ => {}
             }
         }
-        self.mark = mark;
-        self.keys.retain(|key, _| time(key).is_none_or(|at| at > mark));
+        // A row goes only when both its end and its key's time lie so far back, and the mark moves over the key.
+        let Self { keys, mark, .. } = self;
+        keys.retain(|key, entry| {
+            let ended = matches!(entry.standing, Standing::Ended { .. } | Standing::Closed | Standing::Released);
+            let old = |at: i64| at + REMEMBER <= now;
+            let Some(at) = time(key).filter(|at| ended && old(entry.ended_at) && old(*at)) else { return true };
+            *mark = (*mark).max(at);
+            false
+        });
     }
 
     pub(crate) fn answer(&mut self, request: &Request, now: i64, chance: &mut Chance) -> Answer {

@@ -305,7 +305,8 @@ impl World {
         reader.step(self.wall(), Event::Loaded { records });
         let view = reader.view(id).unwrap_or_else(|| panic!("{id} is sent and not stored"));
         assert_eq!(view.key(), Some(key.as_str()), "sent under another key than is stored");
-        assert!(view.maybe_sent() && view.deliveries() > 0 && view.state() == State::Sending, "stored as sent");
+        // Its state may be that of somebody who cancelled it since.
+        assert!(view.maybe_sent() && view.deliveries() > 0, "stored as sent");
         // One delivery at a time.
         let others = self.tabs.values().flat_map(|open| open.out.values()).filter(|(of, post)| of == id && *post);
         assert_eq!(others.count(), 0, "tab {tab} sends {id} while it is out");

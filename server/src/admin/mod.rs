@@ -1,12 +1,14 @@
 //! The admin listener: for operators, programs of theirs, and whoever watches the process.
 //!
-//! `/healthz` and `/readyz` are open, because a kubelet has no token to send. Everything else, what does not exist
+//! `/healthz` and `/readyz` are open, because a kubelet has no token to send, and so is the [page] under `/ops/`,
+//! which has nothing to show without one. Everything else, what does not exist
 //! among it, is behind a token of the [token file](token), also on loopback: other users of the machine reach it,
 //! and so does any web page that a browser on it shows, under a name that resolves to it.
 
 mod guard;
 mod health;
 mod metrics;
+mod page;
 mod token;
 
 use std::future::Future;
@@ -39,6 +41,7 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 /// Every route of the listener. `pages` is where the public listener explains the codes.
 pub(crate) fn routes(store: Store, phase: Phase, guard: &Guard, exporter: Exporter, api: Api, pages: Prefix) -> Router {
     health::routes(store.clone(), phase)
+        .merge(page::routes())
         .merge(api::routes(api, guard))
         .merge(guard.needs(Scope::Read, metrics::routes(store, exporter)))
         .merge(guard.any(Router::new().fallback(unknown)))

@@ -11,6 +11,7 @@ use samekey_core::select::Profile;
 use samekey_core::{Actor, Key, Policy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::Api;
 use super::asked::{Asked, answer, invalid};
@@ -23,6 +24,7 @@ use crate::admin::{PATIENCE, Scope};
 use crate::claim::{Asked as AskedAt, wait};
 use crate::command::Outcome;
 use crate::layer::{actor_of, answer as refusals, by_name, published};
+use crate::observe::{self, Decision};
 use crate::problem::Problem;
 use crate::store::{Applied, Ask, Found, Told};
 
@@ -185,8 +187,9 @@ async fn claim(mut asked: Asked) -> Result<Response, Problem> {
     let shared = Arc::clone(&asked.api.shared);
     let store = &shared.store;
     let patience = request.wait;
+    let began = Instant::now();
     let (mut ask, payload) = asked.api.ask(request).await?;
-    let mut asked_again = false;
+    let (mut asked_again, mut waited) = (false, false);
     let outcome = loop {
         let asked_at = AskedAt::now(store);
         let told = match store.peek(&ask).await? {
@@ -206,6 +209,8 @@ async fn claim(mut asked: Asked) -> Result<Response, Problem> {
                 let Some(_seat) = shared.waiting.enter(&ask.actor, &ask.key) else {
                     break Err(refusals::refusal(Code::OperationInProgress, &told, &ask.key, &ask.policy));
                 };
+                waited = true;
+                let _waits = observe::waiting(&observe::label(true, &ask.policy.operation));
                 let patience = patience.map_or(ask.policy.default_wait, |Time(wait)| wait);
                 let told = wait(store, &ask, told, patience.min(ask.policy.max_wait).min(MAX_WAIT)).await?;
                 break refusals::outcome(&told, &ask).map(replayed);
@@ -213,7 +218,7 @@ async fn claim(mut asked: Asked) -> Result<Response, Problem> {
             _ => break refusals::outcome(&told, &ask).map(replayed),
         }
     };
-    note(&asked, &ask, &outcome);
+    note(&asked, &ask, &outcome, waited, began.elapsed());
     outcome
 }
 
@@ -347,28 +352,30 @@ impl StoredAnswer {
     }
 }
 
-fn note(asked: &Asked, ask: &Ask, outcome: &Result<Response, Problem>) {
+fn note(asked: &Asked, ask: &Ask, outcome: &Result<Response, Problem>, waited: bool, duration: Duration) {
     let (status, code) = match outcome {
         Ok(response) => (response.status(), None),
-        Err(problem) => (problem.status(), Some(problem.code.as_str())),
+        Err(problem) => (problem.status(), Some(problem.code)),
     };
-    let decision = match (status.as_u16(), code) {
-        (201, _) => "claimed",
-        (200, _) => "replayed",
-        _ => "refused",
+    let decision = match outcome {
+        Err(_) => Decision::Refused,
+        Ok(_) if status == StatusCode::CREATED => Decision::Claimed,
+        Ok(_) if waited => Decision::Waited,
+        Ok(_) => Decision::Replayed,
     };
     let store = asked.store();
-    tracing::info!(
-        event = "claim",
-        request_id = ask.request_id.as_deref().unwrap_or("-"),
-        operation = %ask.operation,
+    observe::claim(&observe::Claim {
+        label: &observe::label(true, &ask.policy.operation),
+        request_id: ask.request_id.as_deref(),
+        operation: &ask.operation,
         decision,
         code,
-        key_hash = store.log_hash("key", ask.key.expose()),
-        actor_hash = store.log_hash("actor", ask.actor.stored()),
-        token = asked.grant().map(|grant| &*grant.name),
-        status = status.as_u16(),
-    );
+        key_hash: &store.log_hash("key", ask.key.expose()),
+        actor_hash: &store.log_hash("actor", ask.actor.stored()),
+        who: asked.grant().map(|grant| &*grant.name),
+        status: status.as_u16(),
+        duration,
+    });
 }
 
 #[cfg(test)]

@@ -187,7 +187,10 @@ async fn finish(mut asked: Asked) -> Result<Response, Problem> {
         EffectNoted::NotStarted => {
             Err(Problem::new(Code::ClaimNotFound, "No effect of this name was started under this command."))
         }
-        EffectNoted::Stale(state) => Err(held.stale(state).await),
+        EffectNoted::Stale(state) => {
+            state.into_iter().for_each(|state| held.tell_stale(state));
+            Err(held.stale(state).await)
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::admin::Scope;
 use crate::claim::{MAX_WHY_CHARS, OPEN};
 use crate::command::Answer;
 use crate::layer::published;
+use crate::observe;
 use crate::problem::Problem;
 use crate::store::{Applied, Note, StoredResponse};
 
@@ -295,23 +296,38 @@ impl Held {
         why: Option<String>,
     ) -> Result<Response, Problem> {
         let event = Event::Finish(self.id.fence, finish);
-        let note = Note { who: None, why };
+        let note = Note { who: None, why: why.clone() };
         let policy = Arc::clone(&self.policy);
         match self.store.apply_noted(self.id.record, policy, event, response, note).await? {
             Applied { record: None, .. } => Err(forgotten()),
             Applied { record: Some(record), refused: Some(_) } => {
-                tracing::error!(
-                    event = "stale_finish",
-                    operation = self.case.found.operation,
-                    record = self.id.record.0,
-                    attempt = self.id.fence.attempt,
-                    state = record.state.as_str(),
-                    "a claim ended after its record went on otherwise"
-                );
+                self.tell_stale(record.state);
                 Err(stale(Some(&record)))
             }
-            Applied { record: Some(record), refused: None } => ended(&record),
+            Applied { record: Some(record), refused: None } => {
+                self.tell_uncertain(&record, why.as_deref());
+                ended(&record)
+            }
         }
+    }
+
+    /// Nobody but its holder knows why.
+    fn tell_uncertain(&self, record: &Record, why: Option<&str>) {
+        let before = &self.case.found.record;
+        if record.state != State::Uncertain || (before.state, before.reason) == (record.state, record.reason) {
+            return;
+        }
+        observe::uncertain(&observe::Uncertain {
+            operation: &self.case.found.operation,
+            record: self.id.record,
+            attempt: self.id.fence.attempt,
+            key_hash: Some(&self.store.log_hash("key", self.case.key.expose())),
+            request_id: None,
+            trace_id: None,
+            reason: record.reason.map_or("unknown", Reason::as_str),
+            age: self.store.now().since(record.created_at),
+            why: if why.is_some() { "its holder says so; the record keeps why" } else { "its holder says so" },
+        });
     }
 }
 

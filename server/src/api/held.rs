@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use samekey_core::Policy;
-use samekey_core::claim::{Effects, Record};
+use samekey_core::claim::{Effects, Record, State};
 use samekey_core::problem::Code;
 
 use super::asked::Asked;
 use super::claim_id::ClaimId;
+use crate::observe;
 use crate::problem::Problem;
 use crate::store::{Case, Store};
 
@@ -38,6 +39,18 @@ impl Held {
 
     fn record(&self) -> &Record {
         &self.case.found.record
+    }
+
+    /// What it says contradicts what the record says.
+    pub(super) fn tell_stale(&self, state: State) {
+        observe::stale_finish(&observe::StaleFinish {
+            label: &observe::label(self.case.configured, &self.policy.operation),
+            operation: &self.case.found.operation,
+            record: self.id.record,
+            attempt: self.id.fence.attempt,
+            key_hash: &self.store.log_hash("key", self.case.key.expose()),
+            state: state.as_str(),
+        });
     }
 
     /// What is said of it while an effect was started and nobody said how it ended: nothing about the whole, either.

@@ -143,18 +143,7 @@ pub(crate) async fn settle(store: &Store, id: RecordId, request: SettleRequest, 
     };
     let event = Event::Operator { revision, looked_at, force, settlement };
     match store.apply_noted(id, policy, event, response, note).await? {
-        Applied { refused: None, record: Some(record) } => {
-            tracing::info!(
-                event = "settled",
-                record = id.0,
-                operation = case.found.operation,
-                state = record.state.as_str(),
-                who = request.who,
-                force,
-                "an operator settled a record"
-            );
-            Ok(())
-        }
+        Applied { refused: None, record: Some(_) } => Ok(()),
         Applied { record: None, .. } => Err(forgotten()),
         Applied { record: Some(record), .. } => Err(not_settled(&record, revision, says_when, now)),
     }

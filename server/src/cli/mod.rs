@@ -31,7 +31,7 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 Start here:
-  samekey demo                                       see what it does, with curl lines to try
+  samekey demo                                       see what it does, in a browser or with curl
   samekey serve --upstream http://127.0.0.1:3000     put it in front of your service
 Then send each POST with the header `Idempotency-Key: <a UUID per intent>`, and send it again when in doubt.";
 
@@ -41,7 +41,7 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Show what the settings come to, operation by operation, and what to think about
     Check(Box<check::CheckArgs>),
-    /// Start samekey in front of a small shop that comes with it, and print curl lines to try
+    /// Start a service with samekey in it, a page to break its network, and print curl lines to try
     Demo(demo::DemoArgs),
     /// Copy the store into a new file, while a server uses it
     Backup(backup::BackupArgs),
@@ -70,7 +70,7 @@ pub fn main() -> ExitCode {
             runtime().and_then(|runtime| runtime.block_on(records::run(*args, &mut std::io::stdout().lock())))
         }
         Command::Fingerprint(args) => fingerprint::run(&args, &mut std::io::stdout().lock()),
-        Command::Demo(args) => runtime().and_then(|runtime| runtime.block_on(demo::run(args, serve_demo))),
+        Command::Demo(args) => runtime().and_then(|runtime| runtime.block_on(show(args))),
     };
     match result {
         Ok(code) => code,
@@ -86,14 +86,15 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The shop's proxy is the very `serve` that users start, with its flags.
-async fn serve_demo(demo: demo::DemoServe) -> anyhow::Result<ExitCode> {
-    serve::run_with(config::Source::without_file(demo.command()), |server| {
-        let (public, admin) = server.addresses()?;
+/// Shows until a signal comes.
+async fn show(args: demo::DemoArgs) -> anyhow::Result<ExitCode> {
+    let welcome = |text: &str| {
         let mut out = std::io::stdout().lock();
-        Ok(std::io::Write::write_all(&mut out, demo.welcome(public, admin).as_bytes())?)
-    })
-    .await
+        std::io::Write::write_all(&mut out, text.as_bytes())?;
+        Ok(std::io::Write::flush(&mut out)?)
+    };
+    demo::run(args, welcome, serve::shutdown_signal()?).await?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

@@ -27,8 +27,7 @@ pub(super) async fn refuse_unnamed(store: &Store, operations: &Operations) -> an
     )
 }
 
-/// Reads `[defaults]` and `[[operation]]` anew at each SIGHUP, all or nothing. Without a file there is nothing to read,
-/// and the signal ends the process, as when a terminal is closed.
+/// Reads `[defaults]` and `[[operation]]` anew at each SIGHUP, all or nothing.
 pub(super) fn on_hangup(
     source: &Source,
     loaded: &Loaded,
@@ -36,9 +35,6 @@ pub(super) fn on_hangup(
     store: &Store,
     mut checks: JoinSet<()>,
 ) -> anyhow::Result<JoinHandle<()>> {
-    if !source.reads_file {
-        return Ok(tokio::spawn(async move { while checks.join_next().await.is_some() {} }));
-    }
     let mut hangups = signal(SignalKind::hangup())?;
     let (source, operations, store) = (source.clone(), operations.clone(), store.clone());
     let (args, fixed) = (loaded.args.clone(), loaded.fixed.clone());

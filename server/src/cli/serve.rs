@@ -142,18 +142,10 @@ Covered are POST and PATCH requests with the header Idempotency-Key. All others 
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(source: Source) -> anyhow::Result<ExitCode> {
-    run_with(source, announce).await
-}
-
-/// The same, with another announcement.
-pub(crate) async fn run_with(
-    source: Source,
-    ready: impl FnOnce(&Server) -> anyhow::Result<()>,
-) -> anyhow::Result<ExitCode> {
     let loaded = config::load(&source, None)?;
     loaded.args.logs.install();
     let exporter = Exporter::install()?;
-    Server::start(loaded, source, exporter).await?.run(ready, shutdown_signal()?).await
+    Server::start(loaded, source, exporter).await?.run(announce, shutdown_signal()?).await
 }
 
 fn announce(server: &Server) -> anyhow::Result<()> {

@@ -1,65 +1,66 @@
-//! What the demo prints: samekey in under a minute, as lines to paste.
+//! What the demo prints: where to look, and samekey in under a minute as lines to paste.
 
 use std::net::SocketAddr;
 
 /// Where the demo's parts listen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Addresses {
-    /// The proxy: what clients call.
+    /// The page and the service.
     pub(crate) samekey: SocketAddr,
-    /// Its health endpoints.
+    /// The operator's page.
     pub(crate) admin: SocketAddr,
-    /// The shop behind it.
-    pub(crate) shop: SocketAddr,
+    /// The external system.
+    pub(crate) provider: SocketAddr,
+    /// What opens the operator's page.
+    pub(crate) token: String,
 }
 
 /// The demo's text for these addresses: every indented line can be pasted into a shell.
 #[must_use]
-pub(crate) fn walkthrough(addresses: Addresses) -> String {
-    let Addresses { samekey, admin, shop } = addresses;
+pub(crate) fn walkthrough(addresses: &Addresses) -> String {
+    let Addresses { samekey, admin, provider, token } = addresses;
     format!(
         r#"
-samekey stands in front of a small shop that knows nothing of idempotency:
+samekey demo: field-service tickets, and a network that you may break.
 
-    you -> samekey http://{samekey} -> shop http://{shop}
+  the app        http://{samekey}/
+  the operator   http://{admin}/ops/#{token}
+  the provider   http://{provider}/notifications
 
-Open a second terminal and paste this first:
+Or in a second terminal, first this:
 
-    order() {{ curl -si http://{samekey}/orders -H 'Authorization: Bearer demo' -H 'Content-Type: application/json' "$@"; echo; }}
+    ticket() {{ curl -si http://{samekey}/api/tickets -H 'Authorization: Bearer ann' -H 'Content-Type: application/json' "$@"; echo; }}
+    chaos() {{ curl -s http://{samekey}/demo/switches -d "$1"; echo; }}
 
-1. Order tea. The key names your intent; samekey keeps the shop's answer.
+1. A ticket. The key names your intent; samekey keeps the answer.
 
-    order -H 'Idempotency-Key: k1' -d '{{"sku":"tea","quantity":1}}'
+    ticket -H 'Idempotency-Key: k1' -d '{{"title":"No light","place":"Hall 3"}}'
 
-2. Paste the same line again, as a client does that never saw the answer. You get the very same order,
-   marked "idempotent-replayed: true", and the shop is not asked.
+2. The same again, as a client does that never saw the answer: the very same ticket,
+   marked "idempotent-replayed: true". Another payload under the key is refused.
 
-    order -H 'Idempotency-Key: k1' -d '{{"sku":"tea","quantity":1}}'
+    ticket -H 'Idempotency-Key: k1' -d '{{"title":"No light","place":"Hall 3"}}'
+    ticket -H 'Idempotency-Key: k1' -d '{{"title":"No heat","place":"Hall 3"}}'
 
-3. Ask for something else under the same key: 409 key_payload_mismatch, the shop is not asked.
+3. Lose an answer: curl hears nothing. The retry gets the answer; there is one ticket.
 
-    order -H 'Idempotency-Key: k1' -d '{{"sku":"tea","quantity":100}}'
+    chaos '{{"lose_answer":true}}'
+    ticket -H 'Idempotency-Key: k2' -d '{{"title":"Lift stuck","place":"Tower"}}'
+    ticket -H 'Idempotency-Key: k2' -d '{{"title":"Lift stuck","place":"Tower"}}'
 
-4. Lose an answer: curl hangs up after a second, the shop needs three. The retry waits for the first
-   delivery and gets its answer; coffee is ordered once.
+4. What samekey cannot know, it does not guess. The provider notifies somebody and dies before it
+   answers: outcome_uncertain, and nothing runs again. Ten seconds later samekey has asked the
+   provider, and the same line gets its ticket.
 
-    order -m 1 -H 'Idempotency-Key: k2' -H 'Shop-Delay-Ms: 3000' -d '{{"sku":"coffee","quantity":1}}'
-    order -H 'Idempotency-Key: k2' -d '{{"sku":"coffee","quantity":1}}'
+    chaos '{{"provider_crash":true}}'
+    ticket -H 'Idempotency-Key: k3' -d '{{"title":"Water in the cellar","place":"Depot"}}'
 
-5. The ledger: one tea, one coffee.
+5. The ledger: three tickets, three notifications, no duplicates. Without the key, each line
+   of before is one more.
 
-    curl -s http://{samekey}/orders
+    curl -s http://{samekey}/demo/ledger
 
-6. What samekey cannot know, it does not guess. Here the shop takes the order and drops the connection
-   without a word: was it taken? Both lines hear 409 outcome_uncertain, the second does not run, and the
-   ledger has one cake.
-
-    order -H 'Idempotency-Key: k3' -H 'Shop-Fault: lost-answer' -d '{{"sku":"cake","quantity":1}}'
-    order -H 'Idempotency-Key: k3' -d '{{"sku":"cake","quantity":1}}'
-    curl -s http://{samekey}/orders
-
-Without the key, or straight at http://{shop}/orders, each paste is one more order.
-Health: http://{admin}/readyz. Ctrl-C ends the demo and removes what it stored.
+Ctrl-C ends the demo and removes what it stored.
 "#
     )
 }
@@ -69,18 +70,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_is_a_line_to_paste_and_fits_a_terminal() {
-        let text = walkthrough(Addresses {
-            samekey: ([127, 0, 0, 1], 8787).into(),
-            admin: ([127, 0, 0, 1], 8788).into(),
-            shop: ([127, 0, 0, 1], 8789).into(),
-        });
-        let pasted: Vec<&str> = text.lines().filter(|line| line.starts_with("    ")).collect();
-        assert!(pasted.iter().any(|line| line.contains("order() { curl")));
-        assert!(pasted.iter().filter(|line| line.contains("order -H")).count() >= 6);
-        assert!(!text.contains("{{") && !text.contains("}}"), "an escape was left over:\n{text}");
+    fn every_step_is_a_line_to_paste_and_says_where() {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let text =
+            walkthrough(&Addresses { samekey: at(1), admin: at(2), provider: at(3), token: "samekey_00".into() });
+        for address in ["http://127.0.0.1:1/", "http://127.0.0.1:2/ops/#samekey_00", "http://127.0.0.1:3/"] {
+            assert!(text.contains(address), "{address} in {text}");
+        }
+        let pasted = text.lines().filter(|line| line.starts_with("    ")).count();
+        assert!(pasted >= 9, "{text}");
         for line in text.lines().filter(|line| !line.starts_with("    ")) {
-            assert!(line.len() <= 110, "{line}");
+            assert!(line.chars().count() <= 110, "{line}");
         }
     }
 }

@@ -56,7 +56,7 @@ pub use params::Params;
 #[cfg(feature = "cli")]
 pub(crate) use route::register;
 pub use route::{Automatic, Published, Resolve, Route};
-pub(crate) use route::{by_name, published};
+pub(crate) use route::{by_name, is_covered, published};
 pub use running::{Means, ResultId, Running};
 pub use service::Idempotency;
 

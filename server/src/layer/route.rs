@@ -137,6 +137,16 @@ pub(crate) fn by_name(shared: &Shared, name: &str) -> Option<Route> {
     Some(route)
 }
 
+/// Whether deliveries with a key are covered under this name; a name without a method is asked about none.
+pub(crate) fn is_covered(shared: &Shared, name: &str, route: &Route) -> bool {
+    let published = published(shared);
+    let method = match published.iter().find(|operation| operation.is_called(name)) {
+        Some(operation) => operation.method.clone(),
+        None => name.split_once(' ').and_then(|(method, _)| method.parse().ok()),
+    };
+    matches!(coverage(&method.unwrap_or(Method::POST), true, route), Coverage::Covered)
+}
+
 /// One operation for all requests: a layer on a method router.
 pub(crate) struct One {
     policy: Arc<Policy>,

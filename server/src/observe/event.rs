@@ -88,6 +88,40 @@ pub(crate) fn asked(asked: &Asked<'_>) {
     );
 }
 
+/// A claim that a program asked for.
+#[cfg(feature = "cli")]
+pub(crate) struct Claim<'a> {
+    pub(crate) label: &'a Label,
+    pub(crate) request_id: Option<&'a str>,
+    pub(crate) operation: &'a str,
+    pub(crate) decision: super::Decision,
+    pub(crate) code: Option<Code>,
+    pub(crate) key_hash: &'a str,
+    pub(crate) actor_hash: &'a str,
+    /// The name of its token.
+    pub(crate) who: Option<&'a str>,
+    pub(crate) status: u16,
+    pub(crate) duration: Duration,
+}
+
+/// A program asked for a claim.
+#[cfg(feature = "cli")]
+pub(crate) fn claim(claim: &Claim<'_>) {
+    super::answered(claim.label, claim.decision, Some(claim.code), claim.duration);
+    tracing::info!(
+        event = "claim",
+        request_id = claim.request_id,
+        operation = claim.operation,
+        decision = claim.decision.as_str(),
+        code = claim.code.map(Code::as_str),
+        key_hash = claim.key_hash,
+        actor_hash = claim.actor_hash,
+        who = claim.who,
+        http.response.status_code = claim.status,
+        duration_ms = millis(claim.duration),
+    );
+}
+
 /// An outcome that nobody knows.
 pub(crate) struct Uncertain<'a> {
     pub(crate) operation: &'a str,

@@ -28,6 +28,8 @@ pub(crate) use self::event::{
     Asked, Request, StaleFinish, Uncertain, asked, lease_lapsed, request, settled, stale_finish, suspected_duplicate,
     tells_of_requests, uncertain,
 };
+#[cfg(feature = "cli")]
+pub(crate) use self::event::{Claim, claim};
 pub(crate) use self::event::{Probe, Probed, Settled, not_settled, probed, swept};
 #[cfg(feature = "cli")]
 pub(crate) use self::exporter::Exporter;

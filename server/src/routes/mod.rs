@@ -31,7 +31,7 @@ pub use cors::{Origin, OriginError};
 pub(crate) use front::Front;
 pub use place::{Prefix, PrefixError};
 
-use crate::layer::{Route, Shared, admit, by_name, request_id};
+use crate::layer::{Route, Shared, admit, by_name, is_covered, request_id};
 use crate::names;
 use crate::observe;
 use crate::problem::{Place, Problem};
@@ -82,6 +82,8 @@ fn plain(status: StatusCode, detail: &str) -> Response {
 /// A caller who asks about a key: admitted as a delivery would be.
 struct Caller {
     ask: Ask,
+    /// Deliveries of this operation with a key pass untouched: that there is no record proves nothing.
+    passes: bool,
     parts: Parts,
     request_id: HeaderValue,
 }
@@ -105,7 +107,8 @@ impl Caller {
         let Some(route) = route else {
             return Err(plain(StatusCode::NOT_FOUND, "There is no such operation; see the contract."));
         };
-        Ok(Self { ask: ask(shared, route, actor, key), parts, request_id })
+        let passes = !is_covered(shared, &name, &route);
+        Ok(Self { ask: ask(shared, route, actor, key), passes, parts, request_id })
     }
 
     /// Adds what every answer about a key carries.

@@ -34,6 +34,7 @@ pub(super) async fn get(State(shared): State<Arc<Shared>>, request: Request) -> 
     let patience =
         admit::preferred_wait(&caller.parts).map_or(Duration::ZERO, |wait| wait.min(caller.ask.policy.max_wait));
     let response = match look(&shared, &caller.ask, patience).await {
+        Ok(None) if caller.passes => not_covered(&caller.ask, &shared.store),
         Ok(found) => answer(found.as_ref(), &caller.ask, &shared.store),
         Err(problem) => problem.into_response(),
     };
@@ -80,31 +81,39 @@ async fn judged(store: &Store, ask: &Ask) -> Result<Option<Found>, Problem> {
     Ok(applied.record.map(|record| Found { record, ..found }))
 }
 
-/// What is told of a record, or that there is none for this caller.
-pub(super) fn answer(found: Option<&Found>, ask: &Ask, store: &Store) -> Response {
-    let now = store.now();
+/// The operation's requests pass without a record, so nobody here knows whether one was sent.
+pub(super) fn not_covered(ask: &Ask, store: &Store) -> Response {
+    absent(Word::NotCovered, Next::Ask, ask, store)
+}
+
+/// There is no record for this caller, and what that means.
+fn absent(word: Word, next: Next, ask: &Ask, store: &Store) -> Response {
     let key_hash = store.log_hash("key", ask.key.expose());
-    let (body, receipt, retry_after) = match found {
-        Some(found) => {
-            let retry_after = retry_after(&found.record, &ask.policy, now);
-            (described(found, retry_after, &key_hash, now), found.record.receipt(), retry_after)
-        }
-        None => {
-            let next = Next::RetrySameKey.as_str();
-            let body = json!({
-                "state": "none", "next": next, "operation": ask.operation, "key_hash": key_hash,
-                "server_time": now.as_millis(),
-            });
-            (body, Receipt::of(Word::None), None)
-        }
-    };
+    let body = json!({
+        "state": word.as_str(), "next": next.as_str(), "operation": ask.operation, "key_hash": key_hash,
+        "server_time": store.now().as_millis(),
+    });
+    told(StatusCode::NOT_FOUND, &body, Receipt::of(word))
+}
+
+fn told(status: StatusCode, body: &Value, receipt: Receipt) -> Response {
     let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = if found.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
+    *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(names::STATE, names::value(&receipt));
+    response
+}
+
+/// What is told of a record, or that there is none for this caller.
+pub(super) fn answer(found: Option<&Found>, ask: &Ask, store: &Store) -> Response {
+    let Some(found) = found else { return absent(Word::None, Next::RetrySameKey, ask, store) };
+    let now = store.now();
+    let key_hash = store.log_hash("key", ask.key.expose());
+    let retry_after = retry_after(&found.record, &ask.policy, now);
+    let mut response = told(StatusCode::OK, &described(found, retry_after, &key_hash, now), found.record.receipt());
     if let Some(after) = retry_after {
-        headers.insert(RETRY_AFTER, HeaderValue::from(delay_seconds(after)));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(delay_seconds(after)));
     }
     response
 }

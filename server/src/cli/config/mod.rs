@@ -35,23 +35,17 @@ const DEFAULT_FILE: &str = "samekey.toml";
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     words: Vec<OsString>,
-    pub(super) reads_file: bool,
 }
 
 impl Source {
     /// This process's command line.
     pub(crate) fn of_process() -> Self {
-        Self { words: std::env::args_os().collect(), reads_file: true }
+        Self { words: std::env::args_os().collect() }
     }
 
     /// This command line instead of the process's own.
     pub(crate) fn of_words(words: Vec<OsString>) -> Self {
-        Self { words, reads_file: true }
-    }
-
-    /// A command line that brings all that is needed.
-    pub(crate) fn without_file(words: Vec<OsString>) -> Self {
-        Self { words, reads_file: false }
+        Self { words }
     }
 }
 
@@ -75,7 +69,6 @@ pub(crate) fn load(source: &Source, keep: Option<&ServerWide>) -> anyhow::Result
     let first = matches(source, super::Cli::command())?;
     let named = first.1.get_one::<PathBuf>("config").cloned();
     let path = match named {
-        _ if !source.reads_file => None,
         Some(path) => Some(path),
         None => Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.is_file()),
     };

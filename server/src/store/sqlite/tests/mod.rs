@@ -2,6 +2,7 @@
 
 mod copies;
 mod erasing;
+mod faults;
 mod figures;
 mod files;
 mod leases;
@@ -53,7 +54,16 @@ impl Bench {
     }
 
     async fn with(options: impl FnOnce(SqliteOptions) -> SqliteOptions) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::within(tempfile::tempdir().unwrap(), options).await
+    }
+
+    /// In memory where that is to be had: for tests of what is written, and not of the disk, many times over.
+    async fn swift() -> Self {
+        let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self::within(memory.unwrap(), |options| options).await
+    }
+
+    async fn within(directory: TempDir, options: impl FnOnce(SqliteOptions) -> SqliteOptions) -> Self {
         let (clock, hands) = Clock::manual(START);
         let of = SqliteOptions::new(directory.path().join("samekey.db")).clock(clock.clone());
         let options = options(of.min_free_bytes(0).unattended());
