@@ -83,6 +83,7 @@ async fn start(of: &Serve, servers: &Addresses, place: usize) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the seed repeats a run, the figures are its result")]
 async fn every_intent_has_one_effect_whatever_is_killed() {
     let Some(database) = server() else { return };
     let seed = std::env::var("SAMEKEY_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0x5eed_0007_u64);

@@ -28,6 +28,7 @@ pub(super) use on;
 /// How to open a store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "one for each store that is opened")]
 pub enum StoreOptions {
     /// In a file.
     Sqlite(SqliteOptions),

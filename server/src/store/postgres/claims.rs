@@ -186,7 +186,7 @@ pub(super) async fn meet(link: &Link, items: &[&Meeting], db: &Database) -> Resu
         }
     }
     let kept = keep_profiles(link, items, &inserted, db).await?;
-    for (item, error) in kept.refused {
+    if let Some((item, error)) = kept.refused.into_iter().next() {
         // Two lists under one name: the batch is undone, and this one alone hears of it.
         if items.len() > 1 {
             return Err(Trouble::Item(error));

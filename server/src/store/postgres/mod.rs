@@ -13,6 +13,8 @@
 //!
 //! Leases are judged by the database's clock, read after the locks were granted. No clock of a host dates anything.
 
+#![allow(clippy::vec_box, reason = "jobs go from queue to batch and back: pointers do")]
+
 #[cfg(feature = "cli")]
 mod actor_kind;
 mod cases;

@@ -59,7 +59,7 @@ impl PostgresOptions {
             clock: Clock::system(),
             queue_capacity: 4096,
             connections: 8,
-            writers: 6,
+            writers: 2,
             // Under every client's patience.
             connect_timeout: Duration::from_secs(3),
             statement_timeout: Duration::from_secs(5),

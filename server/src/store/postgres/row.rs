@@ -113,7 +113,7 @@ struct Columns {
 
 impl Columns {
     fn push(&mut self, record: &Record) {
-        self.payload_hash.push(record.fingerprint.map(|fingerprint| fingerprint.to_text().to_string()));
+        self.payload_hash.push(record.fingerprint.map(|fingerprint| fingerprint.to_text()));
         self.state.push(record.state.as_str());
         self.attempt.push(record.fence.attempt.into());
         self.holder.push(record.fence.holder.as_bytes().to_vec());
