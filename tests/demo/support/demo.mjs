@@ -73,7 +73,9 @@ export const row = (page, title) => page.locator("#outbox > li").filter({ hasTex
 export async function flip(page, name, on = true) {
   const one = page.getByRole("switch", { name, exact: false }).first();
   await page.waitForFunction(([input, on]) => input.checked !== on, [await one.elementHandle(), on]);
-  await one.setChecked(on);
+  const here = ["offline", "clock"].includes(await one.getAttribute("name"));
+  // What follows must find the switch set.
+  await Promise.all([here || page.waitForResponse((response) => response.url().endsWith("/demo/switches")), one.setChecked(on)]);
 }
 
 /** Until the row of this ticket is in this state. */
