@@ -39,13 +39,15 @@ mod files {
     #[folder = "../www/shared"]
     struct Shared;
 
-    // A debug build reads it where it lies, so it builds without; one for others must not.
-    #[derive(Embed)]
-    #[folder = "../client-wasm/dist"]
-    #[allow_missing = true]
-    struct Client;
+    /// A debug build reads it where it lies, as the other files, so it builds without; one for others must not.
+    #[cfg(debug_assertions)]
+    fn client() -> Option<Cow<'static, [u8]>> {
+        std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../client-wasm/dist/index.js")).ok().map(Cow::Owned)
+    }
     #[cfg(not(debug_assertions))]
-    const _: &[u8] = include_bytes!("../../../client-wasm/dist/index.js");
+    fn client() -> Option<Cow<'static, [u8]>> {
+        Some(Cow::Borrowed(include_bytes!("../../../client-wasm/dist/index.js")))
+    }
 
     /// Where the page finds the client.
     const CLIENT: &str = "samekey.js";
@@ -57,8 +59,10 @@ mod files {
                           object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
     fn file(name: &str) -> Option<Cow<'static, [u8]>> {
-        let found = if name == CLIENT { Client::get("index.js") } else { App::get(name).or_else(|| Shared::get(name)) };
-        found.map(|file| file.data)
+        if name == CLIENT {
+            return client();
+        }
+        App::get(name).or_else(|| Shared::get(name)).map(|file| file.data)
     }
 
     pub(super) async fn answer(uri: Uri, headers: HeaderMap) -> Response<Body> {
