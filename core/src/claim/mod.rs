@@ -62,8 +62,8 @@
 //! **‡ What may be under way** of a claim that becomes uncertain (T1–T2, F3, F5) is over `probe_after` later; and, since
 //! its holder may have asked for a timeout of its own, not before as much has passed since its deadline as `probe_after`
 //! leaves after an ordinary one: `settle_after = max(now + probe_after, deadline + (probe_after - timeout))`. A claim
-//! under the operation's own timeout lapses so late that the second moment is never after the first, unless
-//! `probe_after` is shorter than the timeout; so whoever judges a claim need not know what its holder asked for.
+//! under the operation's own timeout was made a `timeout` before its deadline, so that the second moment is never after
+//! the first; so whoever judges a claim need not know what its holder asked for.
 //!
 //! **† After a restore** the world goes on, and the store has lost a piece of its memory. Whatever the backup says of a
 //! key that had not ended, a later attempt may have run it, may be running it still, and tells a store that does not
@@ -141,7 +141,7 @@ impl Context<'_> {
     /// From this moment on nothing is under way of a claim that is uncertain from now on (‡).
     fn over_for(&self, record: &Record) -> Timestamp {
         let probe_after = self.policy.probe_after();
-        (self.now + probe_after).max(record.deadline + probe_after.saturating_sub(self.policy.timeout))
+        (self.now + probe_after).max(record.deadline + probe_after - self.policy.timeout)
     }
 }
 

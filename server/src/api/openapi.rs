@@ -275,10 +275,20 @@ fn described(doc: &Doc, problem: &Value, generator: &mut SchemaGenerator) -> Val
         "responses": answers,
     });
     if let Some(takes) = doc.takes {
-        let body = json!({ "application/json": { "schema": takes(generator) } });
-        operation["requestBody"] = json!({ "required": true, "content": body });
+        let schema = takes(generator);
+        let required = !may_be_empty(&schema, generator);
+        let body = json!({ "application/json": { "schema": schema } });
+        operation["requestBody"] = json!({ "required": required, "content": body });
     }
     operation
+}
+
+/// No body stands for `{}`, where that says everything that must be said.
+fn may_be_empty(schema: &Value, generator: &mut SchemaGenerator) -> bool {
+    let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next());
+    let whole = name.and_then(|name| generator.definitions().get(name)).unwrap_or(schema);
+    let demands = |word: &str| whole[word].as_array().is_some_and(|demanded| !demanded.is_empty());
+    !["required", "oneOf", "anyOf", "allOf"].into_iter().any(demands)
 }
 
 /// Each member of the type is a parameter.
