@@ -233,8 +233,8 @@ impl Store {
         on!(self, backend => backend.deliver(ask).await)
     }
 
-    /// Closes a key that never ran, so that it never will; [`Say::Closed`](samekey_core::claim::Say::Closed) says that it is, or was before. Otherwise
-    /// what a delivery would be told. The fingerprint is not looked at.
+    /// Closes a key that never ran, so that it never will; [`Say::Closed`](samekey_core::claim::Say::Closed) says that
+    /// it is, or was before. Otherwise what a delivery would be told. The fingerprint is not looked at.
     pub async fn close_key(&self, ask: Ask) -> Result<Told, StoreError> {
         on!(self, backend => backend.close_key(ask).await)
     }

@@ -9,7 +9,7 @@ mod closing;
 mod journal;
 mod leases;
 pub(super) mod settling;
-mod sweeping;
+pub(in crate::store) mod sweeping;
 mod wakes;
 
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ fn under(bench: &Bench, policy: Policy) -> Policy {
 }
 
 /// Sweeps until nothing is due.
-async fn sweep(store: &Store) -> Swept {
+pub(in crate::store) async fn sweep(store: &Store) -> Swept {
     let mut all = Swept { more: true, ..Swept::default() };
     while all.more {
         let Swept { expired, forgotten, more, next } = store.sweep().await.unwrap();
@@ -26,7 +26,7 @@ async fn sweep(store: &Store) -> Swept {
 }
 
 /// Runs a command to its end.
-async fn done(store: &Store, ask: &Ask) -> RecordId {
+pub(in crate::store) async fn done(store: &Store, ask: &Ask) -> RecordId {
     let (id, fence) = run(store, ask).await;
     finish(store, ask, id, fence).await;
     id

@@ -1,30 +1,13 @@
 //! What the sweeper does to records, and when.
 
 use super::*;
-use crate::store::Swept;
+use crate::store::conformance::sweeping::{done, sweep};
 
 /// A store that sweeps when it is told to, under this contract.
 async fn bench(policy: Policy) -> (Bench, Policy) {
     let bench = Bench::new().await;
     bench.store.policies().add(policy.clone());
     (bench, policy)
-}
-
-/// Sweeps until nothing is due.
-async fn sweep(store: &Store) -> Swept {
-    let mut all = Swept { more: true, ..Swept::default() };
-    while all.more {
-        let Swept { expired, forgotten, more, next } = store.sweep().await.unwrap();
-        all = Swept { expired: all.expired + expired, forgotten: all.forgotten + forgotten, more, next };
-    }
-    all
-}
-
-/// Runs a command to its end.
-async fn done(store: &Store, ask: &Ask) -> RecordId {
-    let (id, fence) = run(store, ask).await;
-    finish(store, ask, id, fence).await;
-    id
 }
 
 #[tokio::test]
